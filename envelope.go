@@ -1,0 +1,197 @@
+package settle
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Names of the headers that travel beside the envelope, so that a consumer can
+// route without parsing it.
+const (
+	HeaderEventID      = "settle-event-id"
+	HeaderEventType    = "settle-event-type"
+	HeaderAggregateID  = "settle-aggregate-id"
+	HeaderAggregateSeq = "settle-aggregate-seq"
+	HeaderBizKey       = "settle-biz-key"
+	HeaderAppendedAt   = "settle-appended-at"
+	HeaderProducer     = "settle-producer"
+	HeaderEpoch        = "settle-relay-epoch"
+	HeaderTraceparent  = "traceparent"
+)
+
+// WireHeaders returns m's headers as pairs: the event's own, then Settle's. A
+// header of the event that has one of Settle's names is not sent.
+func WireHeaders(m Message) [][2]string {
+	e := m.Event
+	h := make([][2]string, 0, len(e.Headers)+8)
+	for k, v := range e.Headers {
+		if !strings.HasPrefix(strings.ToLower(k), "settle-") {
+			h = append(h, [2]string{k, v})
+		}
+	}
+	h = append(h, [2]string{HeaderEventID, e.ID}, [2]string{HeaderEventType, e.Type}, [2]string{HeaderAggregateID, e.AggregateID})
+	if e.AggregateSeq > 0 {
+		h = append(h, [2]string{HeaderAggregateSeq, strconv.FormatInt(e.AggregateSeq, 10)})
+	}
+	if e.BizKey != "" && e.BizKey != e.AggregateID {
+		h = append(h, [2]string{HeaderBizKey, e.BizKey})
+	}
+	h = append(h, [2]string{HeaderAppendedAt, strconv.FormatInt(e.AppendedAt.UnixMicro(), 10)})
+	if m.Source != "" {
+		h = append(h, [2]string{HeaderProducer, m.Source})
+	}
+	if m.Epoch > 0 {
+		h = append(h, [2]string{HeaderEpoch, strconv.FormatInt(m.Epoch, 10)})
+	}
+	return h
+}
+
+// AppendEnvelope appends the JSON envelope of e to dst. It uses no reflection:
+// a relay encodes every event it sends. A JSON payload is embedded byte for
+// byte; any other payload travels as a base64 string under payloadBase64.
+func AppendEnvelope(dst []byte, e *Event) []byte {
+	dst = append(dst, `{"eventId":`...)
+	dst = appendString(dst, e.ID)
+	dst = appendField(dst, "eventType", e.Type)
+	dst = appendField(dst, "aggregateType", e.AggregateType)
+	dst = appendField(dst, "aggregateId", e.AggregateID)
+	if e.AggregateSeq != 0 {
+		dst = append(dst, `,"aggregateSeq":`...)
+		dst = strconv.AppendInt(dst, e.AggregateSeq, 10)
+	}
+	dst = appendField(dst, "bizKey", e.BizKey)
+	dst = appendTime(dst, "occurredAt", e.OccurredAt)
+	dst = appendTime(dst, "appendedAt", e.AppendedAt)
+	dst = appendField(dst, "traceId", e.TraceID)
+	dst = appendField(dst, "causationId", e.CausationID)
+	dst = appendField(dst, "supersedes", e.Supersedes)
+	dst = append(dst, `,"version":`...)
+	dst = strconv.AppendInt(dst, int64(max(e.Version, 1)), 10)
+	if e.ContentType != "" && e.ContentType != ContentTypeJSON {
+		dst = appendField(dst, "contentType", e.ContentType)
+	}
+	if IsJSON(e.ContentType) && len(e.Payload) > 0 {
+		dst = append(dst, `,"payload":`...)
+		dst = append(dst, e.Payload...)
+	} else if len(e.Payload) > 0 {
+		dst = append(dst, `,"payloadBase64":"`...)
+		dst = base64.StdEncoding.AppendEncode(dst, e.Payload)
+		dst = append(dst, '"')
+	}
+	return append(dst, '}')
+}
+
+func appendField(dst []byte, name, value string) []byte {
+	if value == "" {
+		return dst
+	}
+	dst = append(dst, ',', '"')
+	dst = append(dst, name...)
+	dst = append(dst, '"', ':')
+	return appendString(dst, value)
+}
+
+func appendTime(dst []byte, name string, t time.Time) []byte {
+	if t.IsZero() {
+		return dst
+	}
+	dst = append(dst, ',', '"')
+	dst = append(dst, name...)
+	dst = append(dst, `":"`...)
+	dst = t.UTC().AppendFormat(dst, time.RFC3339Nano)
+	return append(dst, '"')
+}
+
+// appendString quotes s. The fast path covers what identifiers are made of.
+func appendString(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= 0x7f {
+			b, err := json.Marshal(s)
+			if err != nil {
+				return append(dst, `""`...)
+			}
+			return append(dst, b...)
+		}
+	}
+	dst = append(dst, '"')
+	dst = append(dst, s...)
+	return append(dst, '"')
+}
+
+// IsJSON reports whether a payload of this content type is JSON.
+func IsJSON(contentType string) bool {
+	if contentType == "" || contentType == ContentTypeJSON {
+		return true
+	}
+	base, _, _ := strings.Cut(contentType, ";")
+	base = strings.TrimSpace(strings.ToLower(base))
+	return base == ContentTypeJSON || strings.HasSuffix(base, "+json")
+}
+
+type envelope struct {
+	EventID       string          `json:"eventId"`
+	EventType     string          `json:"eventType"`
+	AggregateType string          `json:"aggregateType"`
+	AggregateID   string          `json:"aggregateId"`
+	AggregateSeq  int64           `json:"aggregateSeq"`
+	BizKey        string          `json:"bizKey"`
+	OccurredAt    time.Time       `json:"occurredAt"`
+	AppendedAt    time.Time       `json:"appendedAt"`
+	TraceID       string          `json:"traceId"`
+	CausationID   string          `json:"causationId"`
+	Supersedes    string          `json:"supersedes"`
+	Version       int             `json:"version"`
+	ContentType   string          `json:"contentType"`
+	Payload       json.RawMessage `json:"payload"`
+	PayloadBase64 []byte          `json:"payloadBase64"`
+}
+
+// DecodeEnvelope reads an envelope that AppendEnvelope, or a producer in any
+// language, wrote. Unknown fields are passed over, so that envelopes can
+// grow. It returns an error, never a panic, for anything else; the payload is
+// a copy.
+func DecodeEnvelope(value []byte, headers map[string]string) (*Event, error) {
+	var env envelope
+	if err := json.Unmarshal(value, &env); err != nil {
+		return nil, fmt.Errorf("not an event envelope: %w", err)
+	}
+	e := &Event{
+		ID: env.EventID, Type: env.EventType, AggregateType: env.AggregateType, AggregateID: env.AggregateID,
+		AggregateSeq: env.AggregateSeq, BizKey: env.BizKey, OccurredAt: env.OccurredAt, AppendedAt: env.AppendedAt,
+		TraceID: env.TraceID, CausationID: env.CausationID, Supersedes: env.Supersedes,
+		Version: max(env.Version, 1), ContentType: env.ContentType,
+	}
+	if e.ContentType == "" {
+		e.ContentType = ContentTypeJSON
+	}
+	if len(env.PayloadBase64) > 0 {
+		e.Payload = env.PayloadBase64
+	} else if !bytes.Equal(env.Payload, []byte("null")) {
+		e.Payload = bytes.Clone(env.Payload)
+	}
+	switch {
+	case e.ID == "":
+		return nil, errors.New("not an event envelope: eventId is missing")
+	case e.Type == "":
+		return nil, errors.New("not an event envelope: eventType is missing")
+	case e.AggregateID == "":
+		return nil, errors.New("not an event envelope: aggregateId is missing")
+	case env.Version < 0 || e.AggregateSeq < 0:
+		return nil, errors.New("not an event envelope: version or aggregateSeq is negative")
+	}
+	for k, v := range headers {
+		if !strings.HasPrefix(strings.ToLower(k), "settle-") {
+			if e.Headers == nil {
+				e.Headers = make(map[string]string, len(headers))
+			}
+			e.Headers[k] = v
+		}
+	}
+	return e, nil
+}

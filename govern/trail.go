@@ -1,0 +1,49 @@
+package govern
+
+import (
+	"context"
+	"time"
+
+	"github.com/settlemq/settle"
+)
+
+// Stages of an event's way. The order is the order of a trail at equal times.
+const (
+	StageFact      = "fact"      // the business row, where the service can name it
+	StageAppended  = "appended"  // in the outbox
+	StageDelayed   = "delayed"   // waits for its time
+	StagePublished = "published" // the broker has it; coordinates known
+	StageParked    = "parked"    // waits for a retry, or behind its key
+	StageApplied   = "applied"
+	StageRejected  = "rejected"
+	StageDead      = "dead"
+	StageReplay    = "replay" // a person asked for it
+	StageDiscarded = "discarded"
+	StageMissing   = "missing" // evidence that should be there is not
+)
+
+// Step is one thing that is known of one event.
+type Step struct {
+	At        time.Time          `json:"at"`
+	Service   string             `json:"service"`
+	Group     string             `json:"consumer_group,omitempty"`
+	Stage     string             `json:"stage"`
+	EventID   string             `json:"event_id"`
+	EventType string             `json:"event_type"`
+	Key       string             `json:"aggregate_id"`
+	TraceID   string             `json:"trace_id,omitempty"`
+	Causation string             `json:"causation_id,omitempty"`
+	Attempts  int                `json:"attempts,omitempty"`
+	NextAt    *time.Time         `json:"next_at,omitempty"`
+	By        string             `json:"by,omitempty"`
+	Note      string             `json:"note,omitempty"`
+	Broker    settle.Coordinates `json:"broker,omitzero"`
+}
+
+// Trails is what one service's database knows of an event's way.
+type Trails interface {
+	// Trail returns the steps, oldest first, of every event whose aggregate id,
+	// business key, event id or trace id is id. No step and no error means
+	// that this service knows nothing of it.
+	Trail(ctx context.Context, id string) ([]Step, error)
+}

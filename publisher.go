@@ -1,0 +1,52 @@
+package settle
+
+import "context"
+
+// Message is an event on its way to a broker.
+type Message struct {
+	// ID is the broker's message id: the event id, or event id#n for the n-th
+	// resend asked for by a person. It is the same on every retry.
+	ID string
+	// Event is owned by the caller and not changed by the publisher.
+	Event *Event
+	// Epoch is the relay's lease epoch, sent as a header.
+	Epoch int64
+	// Source names the relay's outbox (service) and is sent as producer app.
+	Source string
+}
+
+// Receipt is what became of one message of a batch.
+type Receipt struct {
+	// At is where the broker keeps it; zero when Err is not nil.
+	At Coordinates
+	// Duplicate is true when the broker said that it had the id already.
+	Duplicate bool
+	// Err is nil only if the broker holds the message durably.
+	Err error
+}
+
+// Coordinates say where a broker keeps a record. Offset is its position in
+// the partition (Kafka, RocketMQ) or the stream sequence (JetStream); brokers
+// without positions leave it 0.
+type Coordinates struct {
+	Topic     string `json:"topic,omitempty"`
+	Partition int    `json:"partition"`
+	Offset    int64  `json:"offset"`
+}
+
+// Publisher hands messages to one broker.
+type Publisher interface {
+	// Publish sends batch in order and waits for the broker's answer to each
+	// message, or until ctx ends. The result has one Receipt per message, by
+	// index.
+	//
+	// When a message fails, no later message of the batch with its key is
+	// acknowledged: it is either not sent or reported failed too. An error is a
+	// *PublishError; a message whose outcome is not known is ScopeBroker and
+	// will be published again with the same ID.
+	//
+	// Publish may be called from several goroutines, but the caller has at most
+	// one call in flight per key. It never panics on bad input: an event that
+	// can't be encoded is ScopeRecord. After Close every receipt is ErrClosed.
+	Publish(ctx context.Context, batch []Message) []Receipt
+}
