@@ -1,11 +1,8 @@
 package settle
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -132,66 +129,4 @@ func IsJSON(contentType string) bool {
 	base, _, _ := strings.Cut(contentType, ";")
 	base = strings.TrimSpace(strings.ToLower(base))
 	return base == ContentTypeJSON || strings.HasSuffix(base, "+json")
-}
-
-type envelope struct {
-	EventID       string          `json:"eventId"`
-	EventType     string          `json:"eventType"`
-	AggregateType string          `json:"aggregateType"`
-	AggregateID   string          `json:"aggregateId"`
-	AggregateSeq  int64           `json:"aggregateSeq"`
-	BizKey        string          `json:"bizKey"`
-	OccurredAt    time.Time       `json:"occurredAt"`
-	AppendedAt    time.Time       `json:"appendedAt"`
-	TraceID       string          `json:"traceId"`
-	CausationID   string          `json:"causationId"`
-	Supersedes    string          `json:"supersedes"`
-	Version       int             `json:"version"`
-	ContentType   string          `json:"contentType"`
-	Payload       json.RawMessage `json:"payload"`
-	PayloadBase64 []byte          `json:"payloadBase64"`
-}
-
-// DecodeEnvelope reads an envelope that AppendEnvelope, or a producer in any
-// language, wrote. Unknown fields are passed over, so that envelopes can
-// grow. It returns an error, never a panic, for anything else; the payload is
-// a copy.
-func DecodeEnvelope(value []byte, headers map[string]string) (*Event, error) {
-	var env envelope
-	if err := json.Unmarshal(value, &env); err != nil {
-		return nil, fmt.Errorf("not an event envelope: %w", err)
-	}
-	e := &Event{
-		ID: env.EventID, Type: env.EventType, AggregateType: env.AggregateType, AggregateID: env.AggregateID,
-		AggregateSeq: env.AggregateSeq, BizKey: env.BizKey, OccurredAt: env.OccurredAt, AppendedAt: env.AppendedAt,
-		TraceID: env.TraceID, CausationID: env.CausationID, Supersedes: env.Supersedes,
-		Version: max(env.Version, 1), ContentType: env.ContentType,
-	}
-	if e.ContentType == "" {
-		e.ContentType = ContentTypeJSON
-	}
-	if len(env.PayloadBase64) > 0 {
-		e.Payload = env.PayloadBase64
-	} else if !bytes.Equal(env.Payload, []byte("null")) {
-		e.Payload = bytes.Clone(env.Payload)
-	}
-	switch {
-	case e.ID == "":
-		return nil, errors.New("not an event envelope: eventId is missing")
-	case e.Type == "":
-		return nil, errors.New("not an event envelope: eventType is missing")
-	case e.AggregateID == "":
-		return nil, errors.New("not an event envelope: aggregateId is missing")
-	case env.Version < 0 || e.AggregateSeq < 0:
-		return nil, errors.New("not an event envelope: version or aggregateSeq is negative")
-	}
-	for k, v := range headers {
-		if !strings.HasPrefix(strings.ToLower(k), "settle-") {
-			if e.Headers == nil {
-				e.Headers = make(map[string]string, len(headers))
-			}
-			e.Headers[k] = v
-		}
-	}
-	return e, nil
 }

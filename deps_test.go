@@ -1,0 +1,120 @@
+package settle_test
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/settlemq/settle"
+
+// imports says what each package may import: of ours, and of third parties
+// (by module prefix). Imports point inward; siblings never meet. "any" stands
+// for any package of ours, or any module.
+var imports = map[string]struct{ ours, others []string }{
+	"": {others: []string{"github.com/google/uuid"}},
+
+	"relay":      {ours: []string{""}, others: []string{"github.com/sony/gobreaker/v2", "golang.org/x/time"}},
+	"consumer":   {ours: []string{""}, others: []string{"github.com/sony/gobreaker/v2", "golang.org/x/time"}},
+	"settletest": {ours: []string{"", "relay", "consumer", "broker/memory", "store/sqlite"}},
+
+	"broker/brokertest":    {ours: []string{""}},
+	"broker/memory":        {ours: []string{""}},
+	"broker/nats":          {ours: []string{""}, others: []string{"github.com/nats-io/nats.go"}},
+	"broker/nats/embedded": {ours: []string{""}, others: []string{"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "golang.org/x/sys"}},
+
+	"store/migrate":   {others: []string{"github.com/pressly/goose/v3"}},
+	"store/sqlite":    {ours: []string{"", "store/migrate", "relay", "govern"}, others: []string{"modernc.org/sqlite", "golang.org/x/sys"}},
+	"store/storetest": {ours: []string{"", "relay", "govern"}},
+
+	"govern": {ours: []string{""}},
+	"drill":  {ours: []string{""}, others: []string{"modernc.org/sqlite", "golang.org/x/sys"}},
+
+	"dial":                {ours: []string{"", "broker/memory", "broker/nats", "broker/nats/embedded", "store/sqlite", "relay", "govern"}},
+	"examples/shop":       {ours: []string{"", "relay", "consumer", "dial", "govern", "store/sqlite"}, others: []string{"golang.org/x/sync", "golang.org/x/sys"}},
+	"examples/quickstart": {ours: []string{"", "relay", "consumer", "dial", "broker/memory", "broker/nats", "broker/nats/embedded", "store/sqlite"}},
+
+	"cli":        {ours: []string{"", "dial", "govern", "drill", "examples/shop", "internal/rawbench"}, others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/goccy/go-yaml", "golang.org/x/sys"}},
+	"cmd/settle": {ours: []string{"cli"}},
+
+	"internal/sim":       {ours: []string{"", "relay", "consumer"}},
+	"internal/crashmain": {ours: []string{"cli"}},
+	"internal/rawbench":  {ours: []string{"any"}, others: []string{"any"}},
+}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+}
+
+func TestPackagesImportOnlyWhatTheTableAllows(t *testing.T) {
+	for _, p := range listPackages(t) {
+		for _, wrong := range violations(p) {
+			t.Error(wrong)
+		}
+	}
+}
+
+func TestTheImportTableNamesAForbiddenImport(t *testing.T) {
+	for _, planted := range []listed{
+		{ImportPath: module + "/relay", Imports: []string{module + "/store/sqlite"}},
+		{ImportPath: module, Imports: []string{"modernc.org/sqlite"}},
+		{ImportPath: module + "/a/new/package"},
+	} {
+		if len(violations(planted)) == 0 {
+			t.Errorf("%s with %v passes", planted.ImportPath, planted.Imports)
+		}
+	}
+}
+
+func violations(p listed) []string {
+	name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+	rule, ok := imports[name]
+	if !ok {
+		return []string{name + " is missing from the import table in deps_test.go"}
+	}
+	var wrong []string
+	for _, imp := range p.Imports {
+		if imp == module || strings.HasPrefix(imp, module+"/") {
+			of := strings.TrimPrefix(strings.TrimPrefix(imp, module), "/")
+			if !slices.Contains(rule.ours, of) && !slices.Contains(rule.ours, "any") {
+				wrong = append(wrong, name+" may not import our "+of)
+			}
+			continue
+		}
+		first, _, _ := strings.Cut(imp, "/")
+		if !strings.Contains(first, ".") || slices.Contains(rule.others, "any") {
+			continue
+		}
+		if !slices.ContainsFunc(rule.others, func(m string) bool { return imp == m || strings.HasPrefix(imp, m+"/") }) {
+			wrong = append(wrong, name+" may not import "+imp)
+		}
+	}
+	return wrong
+}
+
+func listPackages(t *testing.T) []listed {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", module+"/...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	found := map[string]listed{}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := dec.Decode(&p); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		found[p.ImportPath] = p
+	}
+	if len(found) == 0 {
+		t.Fatal("go list found no package")
+	}
+	return slices.Collect(maps.Values(found))
+}
