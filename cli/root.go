@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -44,20 +43,10 @@ func Main(ctx context.Context, args []string, s Streams, h Hooks) int {
 }
 
 func (a *app) root() *cobra.Command {
-	root := &cobra.Command{
-		Use:           "settle",
-		Short:         "Reliable message delivery: a fact, its event, one effect",
-		Long:          "Settle delivers the events that a business commits, applies each once in effect,\nand shows whatever has not settled yet, with its age and its cause.",
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          cobra.ArbitraryArgs,
-		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("unknown command %q; the commands are %s", args[0], strings.Join(commandNames(c), ", "))
-			}
-			return c.Help()
-		},
-	}
+	root := group("settle", "Reliable message delivery: a fact, its event, one effect")
+	root.Long = "Settle delivers the events that a business commits, applies each once in effect,\nand shows whatever has not settled yet, with its age and its cause."
+	root.SilenceErrors = true
+	root.SilenceUsage = true
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
@@ -65,7 +54,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%v; %s", err, flagHint(c))
 	})
-	root.AddCommand(a.versionCommand())
+	root.AddCommand(a.configCommand(), a.versionCommand())
 	return root
 }
 
