@@ -101,7 +101,9 @@ func pids(log string) []int {
 	return all
 }
 
-func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
+// alive reports whether a process runs; one that only waits to be reaped by
+// whoever inherited it does not.
+func alive(pid int) bool { return syscall.Kill(pid, 0) == nil && state(pid) != "Z" }
 
 // eventually waits for something that another process does.
 func eventually(t *testing.T, within time.Duration, what string, ok func() bool) {
