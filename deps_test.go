@@ -43,6 +43,7 @@ var imports = map[string]struct{ ours, others []string }{
 
 	"internal/sim":       {ours: []string{"", "relay", "consumer"}},
 	"internal/crashmain": {ours: []string{"cli"}},
+	"internal/lossydisk": {others: []string{"github.com/hanwen/go-fuse/v2"}},
 	"internal/rawbench":  {ours: []string{"any"}, others: []string{"any"}},
 }
 
