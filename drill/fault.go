@@ -1,0 +1,49 @@
+package drill
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Names of faults.
+const (
+	FaultRelayKill     = "relay-kill"     // SIGKILL of a relay
+	FaultConsumerKill  = "consumer-kill"  // SIGKILL of a consumer
+	FaultOrderKill     = "order-kill"     // SIGKILL of the order entry, while clients wait for its answer
+	FaultInventoryKill = "inventory-kill" // SIGKILL of the whole inventory service at once
+	FaultBrokerStop    = "broker-stop"    // the broker ends, by SIGKILL and SIGTERM in turn, and comes back
+	FaultBrokerCut     = "broker-cut"     // all connections to the broker are reset, new ones refused for a while
+	FaultLostAck       = "lost-ack"       // the broker stores events and its acknowledgements are lost
+	FaultDuplicate     = "duplicate"      // records of the broker's log are published again as new ones
+	FaultPause         = "pause"          // SIGSTOP past the lease while a stand-in takes over, then SIGCONT
+	FaultPoison        = "poison"         // orders that can't be handled until a person repairs, and a foreign record
+)
+
+// FaultNames returns all names of faults.
+func FaultNames() []string {
+	return []string{
+		FaultRelayKill, FaultConsumerKill, FaultOrderKill, FaultInventoryKill, FaultBrokerStop,
+		FaultBrokerCut, FaultLostAck, FaultDuplicate, FaultPause, FaultPoison,
+	}
+}
+
+// ParseFaults reads "all", "none" or names with commas between. The names come
+// back in the order of FaultNames, each once.
+func ParseFaults(s string) ([]string, error) {
+	switch s {
+	case "all":
+		return FaultNames(), nil
+	case "none":
+		return nil, nil
+	}
+	asked := map[string]bool{}
+	for name := range strings.SplitSeq(s, ",") {
+		name = strings.TrimSpace(name)
+		if !slices.Contains(FaultNames(), name) {
+			return nil, fmt.Errorf("unknown fault %q; the faults are all, none, or some of %s", name, strings.Join(FaultNames(), ", "))
+		}
+		asked[name] = true
+	}
+	return slices.DeleteFunc(FaultNames(), func(name string) bool { return !asked[name] }), nil
+}
