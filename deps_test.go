@@ -22,10 +22,11 @@ var imports = map[string]struct{ ours, others []string }{
 	"consumer":   {ours: []string{""}, others: []string{"github.com/sony/gobreaker/v2", "golang.org/x/time"}},
 	"settletest": {ours: []string{"", "relay", "consumer", "broker/memory", "store/sqlite"}},
 
-	"broker/brokertest":    {ours: []string{""}},
-	"broker/memory":        {ours: []string{""}},
-	"broker/nats":          {ours: []string{""}, others: []string{"github.com/nats-io/nats.go"}},
-	"broker/nats/embedded": {ours: []string{""}, others: []string{"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "golang.org/x/sys"}},
+	"broker/brokertest":      {ours: []string{""}},
+	"broker/internal/claims": {ours: []string{""}},
+	"broker/memory":          {ours: []string{"", "broker/internal/claims"}},
+	"broker/nats":            {ours: []string{"", "broker/internal/claims"}, others: []string{"github.com/nats-io/nats.go"}},
+	"broker/nats/embedded":   {ours: []string{""}, others: []string{"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "golang.org/x/sys"}},
 
 	"store/migrate":   {others: []string{"github.com/pressly/goose/v3"}},
 	"store/sqlite":    {ours: []string{"", "store/migrate", "relay", "govern"}, others: []string{"modernc.org/sqlite", "golang.org/x/sys"}},

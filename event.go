@@ -131,7 +131,14 @@ func (e *Event) Validate() error {
 	case len(e.Payload) > MaxPayload:
 		return e.invalid("payload", fmt.Sprintf("has %d bytes; the limit is %d", len(e.Payload), MaxPayload))
 	}
-	fields := []struct{ name, value string }{
+	if err := e.validateFields(); err != nil {
+		return err
+	}
+	return e.validateBody()
+}
+
+func (e *Event) validateFields() error {
+	fields := [...]struct{ name, value string }{
 		{"eventId", e.ID}, {"eventType", e.Type}, {"aggregateType", e.AggregateType},
 		{"aggregateId", e.AggregateID}, {"bizKey", e.BizKey}, {"traceId", e.TraceID},
 		{"causationId", e.CausationID}, {"topic", e.Topic}, {"contentType", e.ContentType},
@@ -142,7 +149,7 @@ func (e *Event) Validate() error {
 			return e.invalid(f.name, why)
 		}
 	}
-	return e.validateBody()
+	return nil
 }
 
 func (e *Event) validateBody() error {

@@ -1,6 +1,9 @@
 package settle
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Message is an event on its way to a broker.
 type Message struct {
@@ -13,6 +16,37 @@ type Message struct {
 	Epoch int64
 	// Source names the relay's outbox (service) and is sent as producer app.
 	Source string
+}
+
+// Validate reports why m can't be encoded for the wire, as a permanent
+// *PublishError of ScopeRecord. Publishers call it before they send; it says
+// nothing of sizes, which are the broker's to judge.
+func (m Message) Validate() error {
+	err := m.check()
+	if err == nil {
+		return nil
+	}
+	return &PublishError{Scope: ScopeRecord, Err: Permanent(err)}
+}
+
+func (m Message) check() error {
+	e := m.Event
+	switch {
+	case e == nil:
+		return errors.New("message has no event")
+	case m.ID == "" || hasControl(m.ID):
+		return e.invalid("message id", "is empty or contains a control character")
+	case e.ID == "":
+		return e.invalid("eventId", "is empty")
+	case e.Type == "":
+		return e.invalid("type", "is empty")
+	case e.AggregateID == "":
+		return e.invalid("aggregateId", "is empty; it is the key that orders events")
+	}
+	if err := e.validateFields(); err != nil {
+		return err
+	}
+	return e.validateBody()
 }
 
 // Receipt is what became of one message of a batch.
