@@ -75,6 +75,11 @@ type Work struct {
 	// TakeoverAfter is how old a left-over row (PROCESSING or FAILED, written
 	// by a foreign consumer) must be before it is taken over. Zero means 15 min.
 	TakeoverAfter time.Duration
+	// BeforeCommit, when not nil, is called in each transaction of the work
+	// after its last item and before its commit, with a context in which the
+	// transaction lives. An error rolls that transaction back: its items are
+	// VerdictNotRun, and Apply returns nil as it does after a failed handler.
+	BeforeCommit func(ctx context.Context) error
 }
 
 // FloorMove moves the floor of an owned partition.
@@ -135,6 +140,7 @@ const (
 	ClassCrashLoop     Class = "kills_process"       // process died n times with it in hand
 	ClassSuspect       Class = "suspect"             // in hand when a process died; tried alone
 	ClassFollower      Class = "behind_failed"       // waits behind a failed event of its key
+	ClassPaused        Class = "paused"              // a person paused its key
 	ClassPublish       Class = "publish_refused"     // the broker refused it
 	ClassRowDeleted    Class = "row_deleted"         // its outbox row is gone
 	ClassInvalid       Class = "invalid_event"       // can't be encoded or routed
