@@ -30,8 +30,8 @@ INSERT INTO outbox VALUES
  ('e8','order','order.cancelled','order','o2',2,'h8','SENT',1,2,'t',4,10),
  ('e9','order','order.reserved','order','o3',2,'h9','SENT',1,2,'t',5,11);
 INSERT INTO inbox VALUES
- ('inventory','e1','APPLIED','o1',1,2),('inventory','e2','APPLIED','o2',2,2),('inventory','e5','APPLIED','o3',3,2),('inventory','e8','APPLIED','o2',4,2),
- ('order','e3','APPLIED','o1',1,2),('order','e4','APPLIED','o2',2,2),('order','e6','APPLIED','o3',3,2);
+ ('inventory','e1','APPLIED','o1',1,'h1',1,2),('inventory','e2','APPLIED','o2',1,'h2',2,2),('inventory','e5','APPLIED','o3',1,'h5',3,2),('inventory','e8','APPLIED','o2',1,'h8',4,2),
+ ('order','e3','APPLIED','o1',1,'h3',1,2),('order','e4','APPLIED','o2',1,'h4',2,2),('order','e6','APPLIED','o3',1,'h6',3,2);
 INSERT INTO dead_letter VALUES
  (1,'inventory','inventory','e5','handler_error','REPLAYED',1,100,50,'alice'),
  (2,'inventory','inventory','f1','undecodable','DISCARDED',1,100,50,'alice');
@@ -60,9 +60,9 @@ var violations = map[string][]string{
 	"I10": {"UPDATE reservations SET qty=1 WHERE reservation_id='r1'", "DELETE FROM reservations WHERE reservation_id='r3'"},
 	"I11": {"INSERT INTO reservations VALUES('r2','o2','b',1,'RESERVED',1,1)"},
 	"I12": {"INSERT INTO reservations VALUES('r8','none','a',1,'RELEASED',1,1)"},
-	"I15": {"DELETE FROM inbox WHERE event_id='e1'", "DELETE FROM inbox WHERE consumer='order' AND event_id='e4'"},
-	"I16": {"INSERT INTO retry_message VALUES('inventory','e1',1,1)", "UPDATE dead_letter SET state='OPEN' WHERE event_id='e5'"},
-	"I17": {"INSERT INTO inbox VALUES('order','xx','APPLIED','o1',9,2)"},
+	"I15": {"DELETE FROM inbox WHERE event_id='e1'", "DELETE FROM inbox WHERE consumer='order' AND event_id='e4'", "UPDATE inbox SET status='PARKED' WHERE event_id='e4'"},
+	"I16": {"INSERT INTO retry_message VALUES('inventory','e1',1,1)", "UPDATE dead_letter SET state='OPEN' WHERE event_id='e5'", "UPDATE dead_letter SET state='REPLAYING' WHERE event_id='e5'"},
+	"I17": {"INSERT INTO inbox VALUES('order','xx','APPLIED','o1',1,'h',9,2)", "UPDATE inbox SET payload_hash='zz' WHERE event_id='e3'"},
 	"I18": {"UPDATE inbox SET event_id='e7' WHERE event_id='e8'; UPDATE inbox SET processed_no=0 WHERE event_id='e7'"},
 	"I20": {"UPDATE outbox SET status='PENDING' WHERE event_id='e9'", "UPDATE outbox SET status='DEAD' WHERE event_id='e9'"},
 	"I21": {"INSERT INTO stock_ledger VALUES('l9','a','reserve',0,0,0,'r1','e1',2)"},

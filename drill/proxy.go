@@ -127,10 +127,10 @@ func (p *Proxy) copy(l *link, from, to *net.TCPConn, answers bool) {
 	for {
 		n, err := from.Read(buf)
 		if n > 0 && !(answers && p.swallow(l, buf[:n])) {
+			p.passed.Add(int64(n))
 			if _, werr := to.Write(buf[:n]); werr != nil {
 				return
 			}
-			p.passed.Add(int64(n))
 		}
 		if err != nil {
 			return

@@ -6,8 +6,8 @@ CREATE TABLE stock (sku TEXT PRIMARY KEY, initial_qty INTEGER NOT NULL, availabl
 CREATE TABLE stock_ledger (ledger_id TEXT PRIMARY KEY, sku TEXT NOT NULL, kind TEXT NOT NULL, d_available INTEGER NOT NULL, d_reserved INTEGER NOT NULL, d_sold INTEGER NOT NULL, reservation_id TEXT, cause_event_id TEXT NOT NULL, created_at INTEGER NOT NULL);
 CREATE TABLE reservations (reservation_id TEXT PRIMARY KEY, order_id TEXT NOT NULL, sku TEXT NOT NULL, qty INTEGER NOT NULL, state TEXT NOT NULL, created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL);
 CREATE TABLE outbox (event_id TEXT PRIMARY KEY, service TEXT NOT NULL, event_type TEXT NOT NULL, aggregate_type TEXT NOT NULL, aggregate_id TEXT NOT NULL, aggregate_seq INTEGER NOT NULL, payload_hash TEXT NOT NULL, status TEXT NOT NULL, created_at INTEGER NOT NULL, sent_at INTEGER, topic TEXT NOT NULL, broker_partition INTEGER, broker_offset INTEGER);
--- processed_no counts what a consumer group did in the order of its commits.
-CREATE TABLE inbox (consumer TEXT NOT NULL, event_id TEXT NOT NULL, status TEXT NOT NULL, aggregate_id TEXT NOT NULL, processed_no INTEGER NOT NULL, processed_at INTEGER NOT NULL, PRIMARY KEY (consumer, event_id));
+-- processed_no counts what a consumer group did in the order of its commits. payload_hash has 16 digits here: it is what the consumer noted of what it got.
+CREATE TABLE inbox (consumer TEXT NOT NULL, event_id TEXT NOT NULL, status TEXT NOT NULL, aggregate_id TEXT NOT NULL, attempts INTEGER NOT NULL, payload_hash TEXT, processed_no INTEGER NOT NULL, processed_at INTEGER NOT NULL, PRIMARY KEY (consumer, event_id));
 CREATE TABLE retry_message (consumer TEXT NOT NULL, event_id TEXT NOT NULL, attempts INTEGER NOT NULL, next_at INTEGER NOT NULL, PRIMARY KEY (consumer, event_id));
 CREATE TABLE dead_letter (id INTEGER NOT NULL, service TEXT NOT NULL, consumer TEXT NOT NULL, event_id TEXT NOT NULL, class TEXT NOT NULL, state TEXT NOT NULL, opened_at INTEGER NOT NULL, due_at INTEGER NOT NULL, closed_at INTEGER, closed_by TEXT, PRIMARY KEY (service, id));
 CREATE TABLE subscription (consumer TEXT NOT NULL, event_type TEXT NOT NULL, PRIMARY KEY (consumer, event_type));
