@@ -141,6 +141,7 @@ const (
 	ClassSuspect       Class = "suspect"             // in hand when a process died; tried alone
 	ClassFollower      Class = "behind_failed"       // waits behind a failed event of its key
 	ClassPaused        Class = "paused"              // a person paused its key
+	ClassLeftOver      Class = "left_over"           // a foreign consumer's unfinished row; waits for takeover
 	ClassPublish       Class = "publish_refused"     // the broker refused it
 	ClassRowDeleted    Class = "row_deleted"         // its outbox row is gone
 	ClassInvalid       Class = "invalid_event"       // can't be encoded or routed

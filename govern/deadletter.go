@@ -9,10 +9,11 @@ import (
 
 // States of a dead letter.
 const (
-	StateOpen      = "OPEN"
-	StateReplaying = "REPLAYING" // a replay was asked for; the outcome is not known yet
-	StateReplayed  = "REPLAYED"  // the replay took effect
-	StateDiscarded = "DISCARDED"
+	StateOpen       = "OPEN"
+	StateReplaying  = "REPLAYING" // a replay was asked for; the outcome is not known yet
+	StateReplayed   = "REPLAYED"  // the replay took effect
+	StateDiscarded  = "DISCARDED"
+	StateSuperseded = "SUPERSEDED" // an edited event took its place
 )
 
 // DeadLetter is an event that can't go on without a person. Group is empty
