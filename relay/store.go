@@ -54,7 +54,8 @@ type Lease struct {
 	// Expires is by this process's clock, counted from before the call.
 	Expires time.Time
 	// Deaths counts leaders in a row that ended without resigning and without
-	// committing a checkpoint after they had loaded.
+	// committing a checkpoint after the one that every leader writes when it
+	// has loaded.
 	Deaths int
 }
 
@@ -169,7 +170,10 @@ type SideQuery struct {
 	// Destination and Key: for SideParked, the key to drain from its head.
 	Destination, Key string
 	// Now: for SideDelayed, rows due at or before it.
-	Now      time.Time
+	Now time.Time
+	// Held: for SideDelayed and SideExtra, destinations whose rows are not to
+	// be returned, because they can take nothing now.
+	Held     []string
 	MaxRows  int
 	MaxBytes int
 }
@@ -180,11 +184,14 @@ type SidePage struct {
 	Rows []Row
 	// More is true when a bound cut the page.
 	More bool
-	// Next is the due time of the first delayed row that was not returned.
+	// Next is the due time of the first delayed row that was not returned,
+	// those of held destinations left out; zero if there is none.
 	Next time.Time
 }
 
-// Flush is everything the relay writes at one instant.
+// Flush is everything the relay writes at one instant. It takes effect in the
+// order of its fields: a row may be parked and turned into a dead letter in
+// one flush.
 type Flush struct {
 	Checkpoint Checkpoint
 	// Sent rows were acknowledged: their coordinates are kept, and their rows
@@ -256,9 +263,13 @@ type Attempt struct {
 	NextAt      time.Time
 	Class       settle.Class
 	Cause       string
+	// Suspect is whether the row is one from now on: set before a try that may
+	// kill the process, cleared by an answer.
+	Suspect bool
 }
 
-// Death turns a parked row, or with From another row, into a dead letter.
+// Death turns a parked row into a dead letter: one parked earlier, or in the
+// same flush (From is then FromParked too).
 type Death struct {
 	ID          int64
 	Destination string
@@ -306,4 +317,7 @@ type Controls struct {
 	settle.Controls
 	// Skips are event ids to pass.
 	Skips []string
+	// Parked are all parked keys as they are now: a person may have made a dead
+	// head due again, or discarded it.
+	Parked []ParkedKey
 }
