@@ -12,12 +12,16 @@ import (
 // Request is one order that a client wants; Key is the same however often it
 // has to ask.
 type Request struct {
-	Key         string
-	SKU         string
-	Qty         int
-	AmountCents int64
-	Customer    string
-	PlacedAt    time.Time
+	Key   string
+	Items []Line
+	// Body is what is sent.
+	Body []byte
+}
+
+// Line is one article of a request.
+type Line struct {
+	SKU      string
+	Quantity int
 }
 
 // Answer is what a client was told: this order exists.

@@ -14,7 +14,7 @@ import (
 func requests(n int) []drill.Request {
 	all := make([]drill.Request, n)
 	for i := range all {
-		all[i] = drill.Request{Key: fmt.Sprintf("k%d", i), SKU: "a", Qty: 1}
+		all[i] = drill.Request{Key: fmt.Sprintf("k%d", i), Items: []drill.Line{{SKU: "a", Quantity: 1}}}
 	}
 	return all
 }

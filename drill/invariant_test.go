@@ -11,7 +11,8 @@ import (
 // A state in which every invariant has something to examine and holds: two
 // orders reserved or cancelled, one whose event died and was replayed.
 const goodState = `
-INSERT INTO client_request VALUES('k1','a',2),('k2','b',1),('k3','a',1);
+INSERT INTO client_request VALUES('k1'),('k2'),('k3');
+INSERT INTO client_item VALUES('k1','a',2),('k2','b',1),('k3','a',1);
 INSERT INTO client_answer VALUES('k1','o1'),('k1','o1'),('k2','o2'),('k3','o3');
 INSERT INTO orders VALUES('o1','k1','RESERVED',1000,2,1,5),('o2','k2','CANCELLED',500,2,1,5),('o3','k3','RESERVED',200,2,1,9);
 INSERT INTO order_items VALUES('o1','a',2),('o2','b',1),('o3','a',1);
@@ -74,9 +75,9 @@ var violations = map[string][]string{
 		"UPDATE audit_log SET seq=3 WHERE service='inventory' AND seq=2",
 	},
 	"H1": {"INSERT INTO client_answer VALUES('k2','o9')", "UPDATE order_items SET qty=3 WHERE order_id='o1'", "UPDATE orders SET request_key='k9' WHERE order_id='o1'"},
-	"H2": {"INSERT INTO orders VALUES('o9','k9','RESERVED',1,1,1,1)"},
+	"H2": {"DELETE FROM client_item WHERE request_key='k1'", "INSERT INTO orders VALUES('o9','k9','RESERVED',1,1,1,1)"},
 	"H3": {"INSERT INTO orders VALUES('o9','k1','RESERVED',1,1,1,1)", "INSERT INTO client_answer VALUES('k1','o2')"},
-	"H4": {"DELETE FROM inbox WHERE event_id='e1'", "DELETE FROM stock_ledger WHERE ledger_id='l1'", "UPDATE inbox SET status='REJECTED' WHERE event_id='e5'"},
+	"H4": {"INSERT INTO order_items VALUES('o1','c',1)", "DELETE FROM inbox WHERE event_id='e1'", "DELETE FROM stock_ledger WHERE ledger_id='l1'", "UPDATE inbox SET status='REJECTED' WHERE event_id='e5'"},
 	"K1": {"DELETE FROM broker_log WHERE broker_offset=9", "UPDATE broker_log SET event_id='e1' WHERE broker_offset=9"},
 	"K2": {
 		"INSERT INTO broker_log VALUES('t',3,12,'zz','order','o1',3,'h')", "UPDATE broker_log SET payload_hash='h' WHERE broker_offset=9",

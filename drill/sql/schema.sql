@@ -18,7 +18,8 @@ CREATE TABLE broker_log (topic TEXT NOT NULL, broker_partition INTEGER NOT NULL,
 -- What the drill itself wrote to the broker behind everybody's back, as acknowledged: kind is duplicate or foreign.
 CREATE TABLE planted (topic TEXT NOT NULL, broker_partition INTEGER NOT NULL, broker_offset INTEGER NOT NULL, kind TEXT NOT NULL, PRIMARY KEY (topic, broker_partition, broker_offset));
 -- What clients asked for, one row for each key they made up, and every answer they got.
-CREATE TABLE client_request (request_key TEXT PRIMARY KEY, sku TEXT NOT NULL, qty INTEGER NOT NULL);
+CREATE TABLE client_request (request_key TEXT PRIMARY KEY);
+CREATE TABLE client_item (request_key TEXT NOT NULL, sku TEXT NOT NULL, qty INTEGER NOT NULL, PRIMARY KEY (request_key, sku));
 CREATE TABLE client_answer (request_key TEXT NOT NULL, order_id TEXT NOT NULL);
 CREATE INDEX orders_key ON orders (request_key);
 CREATE INDEX outbox_aggregate ON outbox (aggregate_type, aggregate_id, aggregate_seq);

@@ -1,0 +1,292 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/settlemq/settle"
+)
+
+// fire fires the shots, each when its number of orders has been placed, at
+// most two at a time, and waits for all. A shot that found its target down
+// tries again; one that fails otherwise is reported and not counted.
+func (r *run) fire(ctx context.Context) error {
+	var flying sync.WaitGroup
+	defer flying.Wait()
+	slots := make(chan struct{}, 2)
+	for i, s := range r.shots {
+		if err := r.awaitPlaced(ctx, s.After); err != nil {
+			return err
+		}
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		flying.Go(func() {
+			defer func() { <-slots }()
+			r.shoot(ctx, s, uint64(i))
+		})
+		r.mu.Lock()
+		r.fired++
+		close(r.ready)
+		r.ready = make(chan struct{})
+		r.mu.Unlock()
+		select {
+		case <-time.After(r.cfg.Interval):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// awaitPlaced waits until n orders were answered, or all that the gate lets
+// pass are: some of them may wait for a process that is down.
+func (r *run) awaitPlaced(ctx context.Context, n int) error {
+	const clients = 8
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if placed, _ := r.feed.Placed(); placed >= n-clients {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *run) shoot(ctx context.Context, s Shot, n uint64) {
+	rnd := rand.New(rand.NewPCG(r.cfg.Seed, n))
+	for {
+		done, err := r.inject(ctx, s, rnd)
+		switch {
+		case err == nil:
+			r.mu.Lock()
+			r.times[s.Fault] += done
+			r.mu.Unlock()
+			return
+		case ctx.Err() != nil:
+			return
+		case !errors.Is(err, ErrNotRunning):
+			r.cfg.Say("%s did not work: %v", s.Fault, err)
+			return
+		}
+		select { // the target is just being started again
+		case <-ctx.Done():
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// targets keeps two shots from one target: a paused process is not killed, a
+// stopped broker is not asked to lose answers.
+type targets struct {
+	mu   sync.Mutex
+	held map[any]*sync.Mutex
+}
+
+func (t *targets) hold(target any) (release func()) {
+	t.mu.Lock()
+	if t.held == nil {
+		t.held = map[any]*sync.Mutex{}
+	}
+	m := t.held[target]
+	if m == nil {
+		m = &sync.Mutex{}
+		t.held[target] = m
+	}
+	t.mu.Unlock()
+	m.Lock()
+	return m.Unlock
+}
+
+func milliseconds(rnd *rand.Rand, from, to int) time.Duration {
+	return time.Duration(from+rnd.IntN(to-from)) * time.Millisecond
+}
+
+// inject carries out one shot and returns how many times its effect was seen.
+func (r *run) inject(ctx context.Context, s Shot, rnd *rand.Rand) (int, error) {
+	side := (s.Nth + int(r.cfg.Seed)) % 2
+	switch s.Fault {
+	case FaultRelayKill:
+		return r.kill(r.sys.Relays[side])
+	case FaultConsumerKill:
+		return r.kill(r.sys.Consumers[side])
+	case FaultOrderKill:
+		return r.kill(r.sys.Entry)
+	case FaultInventoryKill:
+		return r.killInventory()
+	case FaultPause:
+		return r.pause(ctx, rnd, s.Nth)
+	}
+	defer r.locks.hold(r.sys.Broker)()
+	switch s.Fault {
+	case FaultBrokerStop:
+		return r.stopBroker(rnd, s.Nth)
+	case FaultBrokerCut:
+		return r.cut(rnd)
+	case FaultLostAck:
+		return r.loseAnswers(ctx)
+	case FaultDuplicate:
+		return r.duplicate(ctx, rnd, s.Nth)
+	case FaultPoison:
+		return 0, r.plantForeign(ctx, rnd, s.Nth) // counted as a dead letter
+	}
+	return 0, fmt.Errorf("unknown fault %q", s.Fault)
+}
+
+func (r *run) kill(c *Child) (int, error) {
+	defer r.locks.hold(c)()
+	return 1, c.Kill(0)
+}
+
+// stopBroker ends the broker, by SIGKILL and SIGTERM in turn, and waits until
+// it serves again.
+func (r *run) stopBroker(rnd *rand.Rand, nth int) (int, error) {
+	end := r.sys.Broker.Kill
+	if nth%2 == 1 {
+		end = r.sys.Broker.Stop
+	}
+	return 1, end(milliseconds(rnd, 300, 1000))
+}
+
+// killInventory kills both processes of the inventory service at one time.
+func (r *run) killInventory() (int, error) {
+	relay, consumer := r.sys.Relays[1], r.sys.Consumers[1]
+	defer r.locks.hold(relay)()
+	defer r.locks.hold(consumer)()
+	var second sync.WaitGroup
+	var failed error
+	second.Go(func() { failed = consumer.Kill(200 * time.Millisecond) })
+	err := relay.Kill(200 * time.Millisecond)
+	second.Wait()
+	return 1, errors.Join(err, failed)
+}
+
+func (r *run) cut(rnd *rand.Rand) (int, error) {
+	n := r.sys.Proxy.Cut(milliseconds(rnd, 200, 800))
+	if n == 0 {
+		return 0, fmt.Errorf("no connection was there to cut: %w", ErrNotRunning)
+	}
+	return 1, nil
+}
+
+func (r *run) loseAnswers(ctx context.Context) (int, error) {
+	limited, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if n := r.sys.Proxy.LoseAnswers(limited, r.sys.AckWitness, 100*time.Millisecond); n == 0 {
+		return 0, errors.New("nothing was published within 5 s")
+	}
+	return 1, nil
+}
+
+// duplicate publishes some records of the log again, as new ones: same value,
+// same headers, another message id.
+func (r *run) duplicate(ctx context.Context, rnd *rand.Rand, nth int) (int, error) {
+	first, last, err := r.sys.Tap.Bounds(ctx, r.sys.Topic)
+	if err != nil {
+		return 0, r.retryable(err)
+	}
+	const copies = 10
+	from := first + rnd.Int64N(max(last-first-copies, 1))
+	var records []settle.Record
+	err = r.sys.Tap.ReadLog(ctx, r.sys.Topic, from, min(from+copies-1, last), func(rec settle.Record) error {
+		if rec.Event != nil {
+			records = append(records, rec)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, r.retryable(err)
+	}
+	done := 0
+	for i, rec := range records {
+		err := r.plant(ctx, "duplicate", Planted{
+			Partition: rec.At.Partition, MessageID: "again-" + strconv.Itoa(nth) + "-" + strconv.Itoa(i) + "-" + rec.Event.ID,
+			Headers: maps.Clone(rec.Headers), Value: rec.Raw,
+		})
+		if err != nil {
+			break // those acknowledged count
+		}
+		done++
+	}
+	if done == 0 {
+		return 0, fmt.Errorf("no copy was acknowledged: %w", ErrNotRunning)
+	}
+	return done, nil
+}
+
+// plantForeign writes a record that is no envelope: the beginning of one.
+func (r *run) plantForeign(ctx context.Context, rnd *rand.Rand, nth int) error {
+	if nth > 0 { // one is enough; the poisoned orders are many
+		return nil
+	}
+	return r.retryable(r.plant(ctx, "foreign", Planted{
+		Partition: rnd.IntN(16), MessageID: "foreign-" + strconv.FormatUint(r.cfg.Seed, 10),
+		Value: []byte(`{"eventId":"cut-off-in-the-mid`),
+	}))
+}
+
+// plant writes a record and remembers where it is. It asks again, under the
+// same message id, when the answer is missing: what was stored must be known.
+func (r *run) plant(ctx context.Context, kind string, p Planted) error {
+	at, err := r.sys.Tap.Plant(ctx, r.sys.Topic, p)
+	for again := 0; err != nil && again < 20 && ctx.Err() == nil; again++ {
+		time.Sleep(100 * time.Millisecond)
+		at, err = r.sys.Tap.Plant(ctx, r.sys.Topic, p)
+	}
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.planted = append(r.planted, plantedRecord{at: at, kind: kind})
+	r.mu.Unlock()
+	return nil
+}
+
+// retryable marks what the broker's being down explains.
+func (r *run) retryable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrNotRunning, err)
+}
+
+// pause stops a process past its lease while a stand-in takes over, then lets
+// it go on as a zombie that still believes to be in charge.
+func (r *run) pause(ctx context.Context, rnd *rand.Rand, nth int) (int, error) {
+	target := r.sys.Consumers[rnd.IntN(2)]
+	if nth%2 == 0 {
+		target = r.sys.Relays[rnd.IntN(2)]
+	}
+	defer r.locks.hold(target)()
+	ctx, cancel := context.WithCancel(ctx)
+	var standIn sync.WaitGroup
+	defer standIn.Wait()
+	defer cancel()
+	second := r.sys.StandIn(target)
+	standIn.Go(func() {
+		if err := second.Run(ctx); err != nil {
+			r.cfg.Say("stand-in for %s: %v", target.Name(), err)
+		}
+	})
+	if err := target.Pause(ctx, r.sys.LeaseTTL+r.sys.LeaseTTL/2); err != nil {
+		return 0, err
+	}
+	select { // both are there: only one may go on
+	case <-ctx.Done():
+	case <-time.After(300 * time.Millisecond):
+	}
+	return 1, nil
+}

@@ -1,0 +1,322 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/settlemq/settle"
+)
+
+// Config says what a drill does. See Run.
+type Config struct {
+	// Dir takes the scratch database.
+	Dir  string
+	Seed uint64
+	// Faults to inject, and how many times each. Times defaults to 2 for a run
+	// of less than 1,000 orders, 3 above.
+	Faults []string
+	Times  int
+	// Requests are the orders, among them Poisoned ones that can't be handled
+	// before Repair.
+	Requests []Request
+	Poisoned int
+	// Interval is the least time between two shots. Defaults to 400 ms.
+	Interval time.Duration
+	// Timeout bounds everything until all has settled. Defaults to 10 min.
+	Timeout time.Duration
+	// Say tells a person what happens, a line each. Required.
+	Say func(format string, args ...any)
+	// Show is given the progress a few times a second. Defaults to nil: nobody
+	// looks.
+	Show func(Progress)
+}
+
+// ErrUnsettled is returned, beside a report, when not everything settled in
+// time.
+var ErrUnsettled = errors.New("not settled in time")
+
+// run is one drill under way.
+type run struct {
+	cfg   Config
+	sys   System
+	feed  *Feed
+	shots []Shot
+	began time.Time
+	due   time.Time // when the next order may be placed; the feed's alone
+	locks targets
+
+	mu      sync.Mutex
+	phase   string
+	state   State
+	fired   int
+	ready   chan struct{} // closed and replaced when a shot was fired
+	times   map[string]int
+	planted []plantedRecord
+}
+
+type plantedRecord struct {
+	at   settle.Coordinates
+	kind string
+}
+
+// Run starts the system, feeds it, breaks it, waits until it has settled and
+// checks what held. The report is complete even when the error is
+// ErrUnsettled; any other error means that the drill could not be carried out.
+// All processes have ended when it returns.
+func Run(ctx context.Context, cfg Config, sys System) (*Report, error) {
+	if cfg.Times <= 0 {
+		cfg.Times = 2
+		if len(cfg.Requests) >= 1000 {
+			cfg.Times = 3
+		}
+	}
+	if cfg.Interval <= 0 {
+		cfg.Interval = 400 * time.Millisecond
+	}
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = 10 * time.Minute
+	}
+	r := &run{
+		cfg: cfg, sys: sys, began: time.Now(), times: map[string]int{}, ready: make(chan struct{}),
+		shots: Schedule(cfg.Seed, cfg.Faults, cfg.Times, len(cfg.Requests)),
+	}
+	r.feed = &Feed{Place: sys.Place, Gate: r.gate, Doubt: 0.02, Seed: cfg.Seed}
+	return r.run(ctx)
+}
+
+func (r *run) run(ctx context.Context) (*Report, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var show sync.WaitGroup
+	defer show.Wait()
+	watch, unwatch := context.WithCancel(ctx)
+	defer unwatch()
+	show.Go(func() { r.watch(watch) })
+
+	// Three generations of processes, ended in the opposite order.
+	broker := newCrew(ctx, cancel)
+	defer broker.end()
+	broker.add(r.sys.Proxy.Run)
+	broker.add(r.sys.Broker.Run)
+	roles := newCrew(ctx, cancel)
+	defer roles.end()
+	if err := r.start(ctx, roles); err != nil {
+		return nil, cause(ctx, err)
+	}
+	settled := r.work(ctx)
+	if settled != nil && !errors.Is(settled, ErrUnsettled) {
+		return nil, cause(ctx, settled)
+	}
+	took := time.Since(r.began)
+	r.enter("checking")
+	roles.end()
+	report, err := r.prove(ctx, broker)
+	if err != nil {
+		return nil, cause(ctx, err)
+	}
+	report.Duration = took.Seconds()
+	report.OrdersPerSecond = float64(report.Orders.Accepted) / took.Seconds()
+	return report, settled
+}
+
+// cause prefers the reason why ctx ended to the error that followed from it.
+func cause(ctx context.Context, err error) error {
+	if c := context.Cause(ctx); c != nil && !errors.Is(c, context.Canceled) {
+		return c
+	}
+	return err
+}
+
+func (r *run) start(ctx context.Context, roles *crew) error {
+	r.enter("starting")
+	ctx, cancel := context.WithTimeout(ctx, min(r.cfg.Timeout, time.Minute))
+	defer cancel()
+	if err := r.sys.Broker.Await(ctx); err != nil {
+		return err
+	}
+	all := []*Child{r.sys.Entry, r.sys.Relays[0], r.sys.Relays[1], r.sys.Consumers[0], r.sys.Consumers[1]}
+	for _, c := range all {
+		roles.add(c.Run)
+	}
+	for _, c := range all {
+		if err := c.Await(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// work feeds and breaks, and returns when everything has settled.
+func (r *run) work(ctx context.Context) error {
+	limited, cancel := context.WithTimeoutCause(ctx, r.cfg.Timeout, ErrUnsettled)
+	defer cancel()
+	err := r.feedAndBreak(limited)
+	if err == nil && r.cfg.Poisoned > 0 {
+		err = r.repair(limited)
+	}
+	if err == nil {
+		r.enter("settling")
+		err = r.await(limited, State.Settled)
+	}
+	if err != nil && ctx.Err() == nil && context.Cause(limited) == ErrUnsettled {
+		return ErrUnsettled
+	}
+	return err
+}
+
+func (r *run) feedAndBreak(ctx context.Context) error {
+	r.enter("feeding")
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var breaking sync.WaitGroup
+	breaking.Go(func() {
+		if err := r.fire(ctx); err != nil {
+			cancel(err)
+		}
+	})
+	err := r.feed.Run(ctx, r.cfg.Requests)
+	if err != nil {
+		cancel(err)
+	}
+	breaking.Wait()
+	if c := context.Cause(ctx); c != nil {
+		return c
+	}
+	return err
+}
+
+// gate holds the feed at the place of a shot that was not fired yet, and
+// spreads the orders over the time that the shots take, so that orders flow
+// while processes die.
+func (r *run) gate(ctx context.Context, i int) error {
+	for {
+		r.mu.Lock()
+		fired, ready := r.fired, r.ready
+		r.mu.Unlock()
+		if fired == len(r.shots) || r.shots[fired].After > i {
+			break
+		}
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	r.due = r.due.Add(time.Duration(len(r.shots)) * r.cfg.Interval / time.Duration(len(r.cfg.Requests)))
+	if now := time.Now(); r.due.Before(now) {
+		r.due = now
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Until(r.due)):
+		return nil
+	}
+}
+
+// await waits until the system's state is as asked.
+func (r *run) await(ctx context.Context, ok func(State) bool) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		s, err := r.look(ctx)
+		if err == nil && ok(s) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *run) look(ctx context.Context) (State, error) {
+	s, err := r.sys.State(ctx)
+	if err == nil {
+		r.mu.Lock()
+		r.state = s
+		r.mu.Unlock()
+	}
+	return s, err
+}
+
+func (r *run) repair(ctx context.Context) error {
+	r.enter("waiting for the poison to show")
+	dead := int64(r.cfg.Poisoned + r.foreign())
+	err := r.await(ctx, func(s State) bool {
+		return s.DeadOpen >= dead && s.Open() <= int64(r.cfg.Poisoned) && s.Unpublished == 0
+	})
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.times[FaultPoison] += int(dead)
+	r.mu.Unlock()
+	r.cfg.Say("%d dead letters wait for a person: %d orders for an article that is not in stock yet, %d foreign records", dead, r.cfg.Poisoned, r.foreign())
+	r.enter("repairing")
+	return r.sys.Repair(ctx)
+}
+
+func (r *run) foreign() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, p := range r.planted {
+		if p.kind == "foreign" {
+			n++
+		}
+	}
+	return n
+}
+
+// prove reads everything back and checks it.
+func (r *run) prove(ctx context.Context, broker *crew) (*Report, error) {
+	f, err := OpenFacts(ctx, filepath.Join(r.cfg.Dir, "facts.db"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	if err := r.sys.Broker.Await(ctx); err != nil {
+		return nil, err
+	}
+	if err := f.CopyLog(ctx, r.sys.Tap, r.sys.Topic); err != nil {
+		return nil, err
+	}
+	broker.end()
+	if err := r.sys.Export(ctx, f); err != nil {
+		return nil, err
+	}
+	if err := f.addClients(ctx, r.cfg.Requests, r.feed.Answers()); err != nil {
+		return nil, err
+	}
+	if err := f.addPlanted(ctx, r.planted); err != nil {
+		return nil, err
+	}
+	report := &Report{Seed: r.cfg.Seed, Dir: r.cfg.Dir}
+	if err := f.Count(ctx, report); err != nil {
+		return nil, err
+	}
+	c, err := r.sys.Counters()
+	if err != nil {
+		return nil, err
+	}
+	report.Deliveries.Received, report.Deliveries.Duplicate, report.Deliveries.Ignored = c.Received, c.Duplicate, c.Ignored
+	for _, name := range r.cfg.Faults {
+		report.Faults = append(report.Faults, FaultCount{Name: name, Times: r.times[name]})
+	}
+	report.Invariants, err = f.Check(ctx)
+	return report, err
+}
+
+func (r *run) enter(phase string) {
+	r.mu.Lock()
+	r.phase = phase
+	r.mu.Unlock()
+}

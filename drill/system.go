@@ -1,0 +1,66 @@
+package drill
+
+import (
+	"context"
+	"time"
+)
+
+// System is what a drill breaks: an order service, an inventory service, each
+// with relay and consumer, and a broker.
+type System struct {
+	// Broker is started first and ended last.
+	Broker *Child
+	// Entry takes orders.
+	Entry *Child
+	// Relays and Consumers, the order service's first, the inventory service's
+	// second.
+	Relays, Consumers [2]*Child
+	// StandIn returns a second process of the same role, not started yet.
+	StandIn func(c *Child) *Child
+	// Proxy is how every role reaches the broker.
+	Proxy *Proxy
+	// Tap reaches the broker without the proxy.
+	Tap Tap
+	// Topic is the topic of all events.
+	Topic string
+	// AckWitness is a text that only acknowledgements of published events hold.
+	AckWitness string
+	// LeaseTTL is the longest lease of relay and consumer.
+	LeaseTTL time.Duration
+	// Place asks the entry for an order; see Feed.
+	Place func(ctx context.Context, r Request) (orderID string, err error)
+	// State tells how far everything is.
+	State func(ctx context.Context) (State, error)
+	// Repair removes the cause of the poison and settles the dead letters, with
+	// the commands a person would use.
+	Repair func(ctx context.Context) error
+	// Export copies the facts of the services; nothing runs then.
+	Export func(ctx context.Context, f *Facts) error
+	// Counters returns what consumers counted and nothing durable tells.
+	Counters func() (Counters, error)
+}
+
+// Counters are sums over all processes there were, the killed ones included
+// as far as they had written down what they counted.
+type Counters struct{ Received, Duplicate, Ignored int64 }
+
+// State is how far a system is, by its databases.
+type State struct {
+	Accepted  int64
+	Completed int64
+	Cancelled int64
+	// Unpublished events have not reached the broker.
+	Unpublished int64
+	// Behind counts events that a consumer group has not dealt with.
+	Behind int64
+	// DeadOpen dead letters wait for a person.
+	DeadOpen int64
+}
+
+// Open is how many orders are neither completed nor cancelled.
+func (s State) Open() int64 { return s.Accepted - s.Completed - s.Cancelled }
+
+// Settled reports whether nothing is left to do.
+func (s State) Settled() bool {
+	return s.Open() == 0 && s.Unpublished == 0 && s.Behind == 0 && s.DeadOpen == 0
+}
