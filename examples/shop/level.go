@@ -1,0 +1,7 @@
+package shop
+
+// Level is how much of one article there is to be.
+type Level struct {
+	SKU      string
+	Quantity int64
+}
