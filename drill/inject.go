@@ -133,7 +133,7 @@ func (r *run) inject(ctx context.Context, s Shot, rnd *rand.Rand) (int, error) {
 	defer r.locks.hold(r.sys.Broker)()
 	switch s.Fault {
 	case FaultBrokerStop:
-		return r.stopBroker(rnd, s.Nth)
+		return r.stopBroker(ctx, rnd, s.Nth)
 	case FaultBrokerCut:
 		return r.cut(rnd)
 	case FaultLostAck:
@@ -151,9 +151,11 @@ func (r *run) kill(c *Child) (int, error) {
 	return 1, c.Kill(0)
 }
 
-// stopBroker ends the broker, by SIGKILL and SIGTERM in turn, and waits until
-// it serves again.
-func (r *run) stopBroker(rnd *rand.Rand, nth int) (int, error) {
+// stopBroker ends a broker that serves, by SIGKILL and SIGTERM in turn.
+func (r *run) stopBroker(ctx context.Context, rnd *rand.Rand, nth int) (int, error) {
+	if err := r.sys.Broker.Await(ctx); err != nil {
+		return 0, err
+	}
 	end := r.sys.Broker.Kill
 	if nth%2 == 1 {
 		end = r.sys.Broker.Stop
