@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -214,11 +213,8 @@ func (r *run) duplicate(ctx context.Context, rnd *rand.Rand, nth int) (int, erro
 	}
 	done := 0
 	for i, rec := range records {
-		err := r.plant(ctx, "duplicate", Planted{
-			Partition: rec.At.Partition, MessageID: "again-" + strconv.Itoa(nth) + "-" + strconv.Itoa(i) + "-" + rec.Event.ID,
-			Headers: maps.Clone(rec.Headers), Value: rec.Raw,
-		})
-		if err != nil {
+		id := "again-" + strconv.Itoa(nth) + "-" + strconv.Itoa(i) + "-" + rec.Event.ID
+		if err := r.plant(ctx, "duplicate", id, rec); err != nil {
 			break // those acknowledged count
 		}
 		done++
@@ -234,19 +230,18 @@ func (r *run) plantForeign(ctx context.Context, rnd *rand.Rand, nth int) error {
 	if nth > 0 { // one is enough; the poisoned orders are many
 		return nil
 	}
-	return r.retryable(r.plant(ctx, "foreign", Planted{
-		Partition: rnd.IntN(16), MessageID: "foreign-" + strconv.FormatUint(r.cfg.Seed, 10),
-		Value: []byte(`{"eventId":"cut-off-in-the-mid`),
+	return r.retryable(r.plant(ctx, "foreign", "foreign-"+strconv.FormatUint(r.cfg.Seed, 10), settle.Record{
+		At: settle.Coordinates{Partition: rnd.IntN(16)}, Raw: []byte(`{"eventId":"cut-off-in-the-mid`),
 	}))
 }
 
 // plant writes a record and remembers where it is. It asks again, under the
 // same message id, when the answer is missing: what was stored must be known.
-func (r *run) plant(ctx context.Context, kind string, p Planted) error {
-	at, err := r.sys.Tap.Plant(ctx, r.sys.Topic, p)
+func (r *run) plant(ctx context.Context, kind, id string, rec settle.Record) error {
+	at, err := r.sys.Tap.Plant(ctx, r.sys.Topic, rec.At.Partition, id, rec.Headers, rec.Raw)
 	for again := 0; err != nil && again < 20 && ctx.Err() == nil; again++ {
 		time.Sleep(100 * time.Millisecond)
-		at, err = r.sys.Tap.Plant(ctx, r.sys.Topic, p)
+		at, err = r.sys.Tap.Plant(ctx, r.sys.Topic, rec.At.Partition, id, rec.Headers, rec.Raw)
 	}
 	if err != nil {
 		return err

@@ -159,12 +159,15 @@ func (p *Proxy) swallow(l *link, b []byte) bool {
 }
 
 // Cut resets all connections and refuses new ones for d. It returns how many
-// were cut.
+// were cut; when there were none it does nothing, so that whoever tries again
+// to cut does not keep everybody out.
 func (p *Proxy) Cut(d time.Duration) int {
 	p.mu.Lock()
-	p.refuse = time.Now().Add(d)
-	p.mu.Unlock()
-	return p.reset()
+	defer p.mu.Unlock()
+	if len(p.links) > 0 {
+		p.refuse = time.Now().Add(d)
+	}
+	return p.resetLocked()
 }
 
 // LoseAnswers swallows what the broker answers, while everything else passes,

@@ -93,7 +93,7 @@ func answerAll(ln net.Listener) {
 // chatter keeps a connection through the proxy busy.
 func chatter(ctx context.Context, addr string) {
 	for ctx.Err() == nil {
-		c, err := net.Dial("tcp", addr)
+		c, err := net.DialTimeout("tcp", addr, time.Second)
 		for err == nil && ctx.Err() == nil {
 			_ = c.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
 			if _, err = io.WriteString(c, "publish\n"); err == nil {
@@ -103,6 +103,7 @@ func chatter(ctx context.Context, addr string) {
 		if c != nil {
 			_ = c.Close()
 		}
+		time.Sleep(5 * time.Millisecond) // as clients do: a storm of connections would starve itself
 	}
 }
 
@@ -163,11 +164,11 @@ func (p *pretence) ReadLog(_ context.Context, _ string, from, to int64, visit fu
 	return nil
 }
 
-func (p *pretence) Plant(_ context.Context, _ string, r drill.Planted) (settle.Coordinates, error) {
+func (p *pretence) Plant(_ context.Context, _ string, _ int, _ string, _ map[string]string, value []byte) (settle.Coordinates, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	rec := settle.Record{Raw: r.Value, At: settle.Coordinates{Topic: "t", Offset: int64(len(p.log) + 1)}}
-	if i := slices.IndexFunc(p.log, func(have settle.Record) bool { return string(have.Raw) == string(r.Value) }); i >= 0 {
+	rec := settle.Record{Raw: value, At: settle.Coordinates{Topic: "t", Offset: int64(len(p.log) + 1)}}
+	if i := slices.IndexFunc(p.log, func(have settle.Record) bool { return string(have.Raw) == string(value) }); i >= 0 {
 		rec.Event = p.log[i].Event
 	}
 	p.log = append(p.log, rec)

@@ -15,15 +15,7 @@ type Tap interface {
 	// ReadLog calls visit with every record from one position up to and
 	// including another, in the order in which the broker stored them.
 	ReadLog(ctx context.Context, topic string, from, to int64, visit func(settle.Record) error) error
-	// Plant stores a record and returns where, once the broker has
-	// acknowledged it.
-	Plant(ctx context.Context, topic string, p Planted) (settle.Coordinates, error)
-}
-
-// Planted is a record that a Tap writes.
-type Planted struct {
-	Partition int
-	MessageID string
-	Headers   map[string]string
-	Value     []byte
+	// Plant stores a value as it is and returns where, once the broker has
+	// acknowledged it. Under one message id it is stored once.
+	Plant(ctx context.Context, topic string, partition int, messageID string, headers map[string]string, value []byte) (settle.Coordinates, error)
 }
