@@ -86,7 +86,7 @@ func (b *Broker) Publish(ctx context.Context, batch []settle.Message) []settle.R
 			key = m.Event.Key()
 		}
 		if before := failed[key]; before != nil && key != "" {
-			receipts[i].Err = &settle.PublishError{Scope: settle.ScopeOf(before), Err: fmt.Errorf("not sent: an earlier event of its key failed: %w", before)}
+			receipts[i].Err = &settle.PublishError{Scope: settle.ScopeOf(before), Err: fmt.Errorf("not sent: an earlier event of its key failed: %v", before)}
 			continue
 		}
 		at, duplicate, err := b.publish(ctx, m, now)

@@ -39,7 +39,9 @@ func TestMembersOfAGroupShareAndAFullTopicIsATopicError(t *testing.T) {
 	s := &sink{ids: map[string]int{}, n: make(chan struct{}, 1000)}
 	var members sync.WaitGroup
 	for range 3 {
-		members.Go(func() { _ = b.Subscribe(ctx, settle.Subscription{Group: "g", Topics: []string{settle.DefaultTopic}}, s) })
+		members.Go(func() {
+			_ = b.Subscribe(ctx, settle.Subscription{Group: "g", Topics: []string{settle.DefaultTopic}}, s)
+		})
 	}
 	stored := 0
 	for i := 0; ; i++ {

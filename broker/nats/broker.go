@@ -1,0 +1,153 @@
+// Package nats publishes to and reads from NATS JetStream. A topic is one
+// stream, split into partitions by subject; positions are stream sequences.
+// Publishing goes in atomic batches, one in flight per stream; reading goes
+// through a consumer of its own per partition and owner, which acknowledges
+// nothing: the position is the group's floor in its own database.
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/settlemq/settle"
+)
+
+// reconnectWait is short because every try is one dial of one server, and a
+// restarted server is ready within a fraction of a second.
+const reconnectWait = 50 * time.Millisecond
+
+// Broker is one connection. Its methods may be called from several goroutines.
+type Broker struct {
+	cfg  Config
+	nc   *nats.Conn
+	js   jetstream.JetStream
+	link *link
+	// denied holds the newest permission error per subject.
+	denied sync.Map
+	calls  sync.WaitGroup
+	// life ends with ErrClosed.
+	life  context.Context
+	close context.CancelCauseFunc
+
+	mu     sync.Mutex
+	closed bool
+	topics map[string]*topic
+}
+
+var _ settle.Broker = (*Broker)(nil)
+
+// Open connects to url (nats://TOKEN@HOST:PORT) and declares cfg.Topics. It
+// blocks until that is done, for at most cfg.ConnectTimeout. From then on a
+// lost connection is restored for ever.
+func Open(ctx context.Context, url string, cfg Config) (*Broker, error) {
+	cfg = cfg.withDefaults()
+	b := &Broker{cfg: cfg, link: newLink(), topics: map[string]*topic{}}
+	b.life, b.close = context.WithCancelCause(context.Background())
+	ctx, cancel := context.WithTimeout(ctx, cfg.ConnectTimeout)
+	defer cancel()
+	if err := b.connect(ctx, url); err != nil {
+		return nil, fmt.Errorf("connect to broker: %w", err)
+	}
+	for _, name := range cfg.Topics {
+		if _, err := b.topic(ctx, name); err != nil {
+			_ = b.Close()
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func (b *Broker) connect(ctx context.Context, url string) error {
+	for {
+		nc, err := nats.Connect(url, b.options()...)
+		if err == nil {
+			b.nc = nc
+			b.link.rise()
+			b.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(b.cfg.Timeout))
+			return err
+		}
+		if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || !pause(ctx, reconnectWait) {
+			return err
+		}
+	}
+}
+
+func (b *Broker) options() []nats.Option {
+	o := []nats.Option{
+		nats.Name(b.cfg.Name),
+		nats.MaxReconnects(-1),
+		nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectWait(reconnectWait),
+		nats.ReconnectJitter(reconnectWait/2, reconnectWait/2),
+		// What is published while disconnected fails at once; a buffer would go
+		// out after its caller gave up.
+		nats.ReconnectBufSize(-1),
+		nats.Timeout(2 * time.Second),
+		nats.PingInterval(2 * time.Second),
+		nats.MaxPingsOutstanding(2),
+		nats.FlusherTimeout(b.cfg.Timeout),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { b.link.fall() }),
+		nats.ReconnectHandler(func(*nats.Conn) { b.link.rise() }),
+		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) { b.noticed(s, err) }),
+	}
+	if b.cfg.InProcess != nil {
+		o = append(o, nats.InProcessServer(b.cfg.InProcess))
+	}
+	return o
+}
+
+// noticed takes errors that no call returns. The server answers a publish
+// without permission only this way.
+func (b *Broker) noticed(s *nats.Subscription, err error) {
+	if subject, ok := deniedSubject(err); ok {
+		b.denied.Store(subject, err)
+	}
+	subject := ""
+	if s != nil {
+		subject = s.Subject
+	}
+	b.cfg.Log.Warn("broker connection", "subject", subject, "error", err)
+}
+
+// Close implements settle.Broker. Subscriptions end with ErrClosed after the
+// deliveries in flight; publishes in flight are waited for, at most until
+// their time-out.
+func (b *Broker) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.close(settle.ErrClosed)
+	b.calls.Wait()
+	b.nc.Close()
+	b.link.fall()
+	return nil
+}
+
+// begin counts a call that Close has to wait for.
+func (b *Broker) begin() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return settle.ErrClosed
+	}
+	b.calls.Add(1)
+	return nil
+}
+
+// pause waits for d and reports whether ctx allowed it.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

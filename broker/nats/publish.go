@@ -1,0 +1,191 @@
+package nats
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/settlemq/settle"
+)
+
+const (
+	// minBatch is where an atomic batch begins to pay for its fsyncs.
+	minBatch = 20
+	// maxBatch and maxBatchBytes bound one atomic batch; the server's own limit
+	// is 1,000 messages.
+	maxBatch      = 500
+	maxBatchBytes = 4 << 20
+	// roomForBatch is left below the server's size limit for the headers of an
+	// atomic batch.
+	roomForBatch = 256
+	// restartWait is how long Publish waits for a connection that is being
+	// restored before it gives up.
+	restartWait = time.Second
+)
+
+// outgoing is one message, encoded.
+type outgoing struct {
+	index int // in the caller's batch
+	key   string
+	msg   *nats.Msg
+	size  int
+}
+
+// publication is one call of Publish.
+type publication struct {
+	b        *Broker
+	ctx      context.Context
+	batch    []settle.Message
+	receipts []settle.Receipt
+	// failed holds, per key, the first message that failed: it holds back the
+	// later ones.
+	failed map[string]int
+	arena  []byte
+}
+
+// Publish implements settle.Publisher. Of a topic it sends atomic batches, one
+// at a time; fewer than 20 messages, and what a batch was refused for, go one
+// by one, at most one per key and 16 in all in flight.
+func (b *Broker) Publish(ctx context.Context, batch []settle.Message) []settle.Receipt {
+	p := publication{b: b, ctx: ctx, batch: batch, receipts: make([]settle.Receipt, len(batch)), failed: map[string]int{}}
+	if err := b.begin(); err != nil {
+		for i := range p.receipts {
+			p.receipts[i].Err = err
+		}
+		return p.receipts
+	}
+	defer b.calls.Done()
+	// A topic at a time, in the order of the batch: a key whose message failed
+	// at one topic is held back at the next.
+	for from := 0; from < len(batch); {
+		to := from + 1
+		for to < len(batch) && topicOf(batch[to]) == topicOf(batch[from]) {
+			to++
+		}
+		p.run(from, to)
+		from = to
+	}
+	return p.receipts
+}
+
+func topicOf(m settle.Message) string {
+	if m.Event == nil || m.Event.Topic == "" {
+		return settle.DefaultTopic
+	}
+	return m.Event.Topic
+}
+
+// run sends messages from to to, all of one topic.
+func (p *publication) run(from, to int) {
+	patience, stop := context.WithTimeout(p.ctx, restartWait)
+	session, err := p.b.link.await(patience)
+	stop()
+	if err != nil {
+		p.failAll(from, to, &settle.PublishError{Scope: settle.ScopeBroker, Err: fmt.Errorf("not connected: %w", err)})
+		return
+	}
+	ctx, cancel := within(p.ctx, session)
+	defer cancel()
+	t, err := p.b.topic(ctx, topicOf(p.batch[from]))
+	if err != nil {
+		p.failAll(from, to, classify(err))
+		return
+	}
+	ready := p.encode(t, from, to)
+	var down error
+	for len(ready) > 0 {
+		part := p.nextBatch(ready)
+		ready = ready[len(part):]
+		if down != nil {
+			p.notSent(part, down)
+			continue
+		}
+		part = p.unblocked(part)
+		decided := false
+		if len(part) >= minBatch {
+			decided, down = p.atomic(ctx, t, part)
+		}
+		if !decided {
+			down = p.singles(ctx, t, part)
+		}
+	}
+}
+
+// encode builds the messages that can be sent, and fails the others.
+func (p *publication) encode(t *topic, from, to int) []outgoing {
+	limit := int(p.b.nc.MaxPayload()) - roomForBatch
+	ready := make([]outgoing, 0, to-from)
+	for i := from; i < to; i++ {
+		m := p.batch[i]
+		if err := m.Validate(); err != nil {
+			p.fail(i, err)
+			continue
+		}
+		header, size := encodeHeaders(m, t.stream)
+		begin := len(p.arena)
+		p.arena = settle.AppendEnvelope(p.arena, m.Event)
+		data := p.arena[begin:len(p.arena):len(p.arena)]
+		if size += len(data); size > limit {
+			p.arena = p.arena[:begin]
+			err := fmt.Errorf("record of %d bytes is over the broker's limit of %d", size, limit)
+			p.fail(i, &settle.PublishError{Scope: settle.ScopeRecord, Err: settle.Permanent(err)})
+			continue
+		}
+		subject := t.subjects[settle.PartitionOf(m.Event.Key(), len(t.subjects))]
+		ready = append(ready, outgoing{index: i, key: m.Event.Key(), size: size, msg: &nats.Msg{Subject: subject, Header: header, Data: data}})
+	}
+	return ready
+}
+
+// nextBatch cuts what fits one atomic batch.
+func (p *publication) nextBatch(ready []outgoing) []outgoing {
+	n, bytes := 0, 0
+	for n < len(ready) && n < maxBatch {
+		if bytes += ready[n].size; bytes > maxBatchBytes && n > 0 {
+			break
+		}
+		n++
+	}
+	return ready[:n]
+}
+
+// unblocked leaves out, and fails, messages behind a failed one of their key.
+func (p *publication) unblocked(part []outgoing) []outgoing {
+	if len(p.failed) == 0 {
+		return part
+	}
+	kept := make([]outgoing, 0, len(part))
+	for _, o := range part {
+		if first, ok := p.failed[o.key]; ok && first < o.index {
+			p.receipts[o.index].Err = heldBack(p.receipts[first].Err)
+			continue
+		}
+		kept = append(kept, o)
+	}
+	return kept
+}
+
+func (p *publication) fail(i int, err error) {
+	p.receipts[i] = settle.Receipt{Err: err}
+	e := p.batch[i].Event
+	if e == nil {
+		return
+	}
+	if first, ok := p.failed[e.Key()]; !ok || i < first {
+		p.failed[e.Key()] = i
+	}
+}
+
+func (p *publication) failAll(from, to int, err error) {
+	for i := from; i < to; i++ {
+		p.fail(i, err)
+	}
+}
+
+// heldBack is the error of a message that was not sent because an earlier one
+// of its key failed. It has the same scope, but is not for good.
+func heldBack(before error) error {
+	return &settle.PublishError{Scope: settle.ScopeOf(before), Err: fmt.Errorf("not sent: an earlier event of its key failed: %v", before)}
+}

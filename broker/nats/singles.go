@@ -1,0 +1,81 @@
+package nats
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/settlemq/settle"
+)
+
+// window is how many single messages are in flight: more only add latency.
+const window = 16
+
+// singles publishes part one by one, at most one unacknowledged message per
+// key. What is behind a failed message of its key is not sent. When the topic
+// or the broker fails, nothing more is sent at all, and the error is returned.
+func (p *publication) singles(ctx context.Context, t *topic, part []outgoing) (down error) {
+	type outcome struct {
+		at  int
+		got answer
+		err error
+	}
+	next, ready := chains(part)
+	done := make(chan outcome, window)
+	for flying := 0; flying > 0 || len(ready) > 0 && down == nil; {
+		for flying < window && len(ready) > 0 && down == nil {
+			i := ready[0]
+			ready = ready[1:]
+			flying++
+			go func() {
+				got, err := p.b.ask(ctx, t, part[i].msg)
+				done <- outcome{i, got, err}
+			}()
+		}
+		o := <-done // ask has a deadline
+		flying--
+		if o.err == nil {
+			p.receipts[part[o.at].index] = settle.Receipt{At: t.at(part[o.at].msg.Subject, o.got.Seq), Duplicate: o.got.Duplicate}
+			if next[o.at] > 0 {
+				ready = append(ready, next[o.at])
+			}
+			continue
+		}
+		why := classify(o.err)
+		p.fail(part[o.at].index, why)
+		for i := next[o.at]; i > 0; i = next[i] {
+			p.fail(part[i].index, heldBack(why))
+		}
+		if why.Scope != settle.ScopeRecord {
+			down = why
+		}
+	}
+	if down != nil {
+		p.notSent(part, down)
+	}
+	return down
+}
+
+// notSent fails what was left when the topic or the broker failed.
+func (p *publication) notSent(part []outgoing, down error) {
+	for _, o := range part {
+		if r := p.receipts[o.index]; r.Err == nil && r.At.Offset == 0 {
+			p.fail(o.index, &settle.PublishError{Scope: settle.ScopeOf(down), Err: fmt.Errorf("not sent: %v", down)})
+		}
+	}
+}
+
+// chains links the messages of each key: next[i] is the one after i, 0 for
+// none; heads are the first ones.
+func chains(part []outgoing) (next, heads []int) {
+	next = make([]int, len(part))
+	last := make(map[string]int, len(part))
+	for i, o := range part {
+		if before, ok := last[o.key]; ok {
+			next[before] = i
+		} else {
+			heads = append(heads, i)
+		}
+		last[o.key] = i
+	}
+	return next, heads
+}

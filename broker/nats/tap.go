@@ -1,0 +1,124 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/settlemq/settle"
+)
+
+// Tap reaches a topic's stream without anything that Publish and Subscribe
+// promise: drills and checks read the log back with it, and write what a
+// foreign program might. Its methods may be called from several goroutines;
+// each fails at once while the server is away.
+type Tap struct {
+	nc *nats.Conn
+	js jetstream.JetStream
+}
+
+// OpenTap connects to url. A lost connection is restored for ever.
+func OpenTap(url string) (*Tap, error) {
+	nc, err := nats.Connect(url,
+		nats.Name("settle-tap"), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectWait(reconnectWait), nats.ReconnectBufSize(-1), nats.Timeout(2*time.Second))
+	if err != nil {
+		return nil, fmt.Errorf("connect to broker: %w", err)
+	}
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(2*time.Second))
+	if err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("connect to broker: %w", err)
+	}
+	return &Tap{nc: nc, js: js}, nil
+}
+
+// Close ends the connection.
+func (t *Tap) Close() error {
+	t.nc.Close()
+	return nil
+}
+
+// Bounds returns the positions of the first and the last record of topic;
+// last is 0 when there was none yet.
+func (t *Tap) Bounds(ctx context.Context, topic string) (first, last int64, err error) {
+	s, err := t.js.Stream(ctx, StreamName(topic))
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return 0, 0, nil
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("look at topic %q: %w", topic, err)
+	}
+	state := s.CachedInfo().State
+	return int64(state.FirstSeq), int64(state.LastSeq), nil
+}
+
+// ReadLog calls visit with every record of topic from one position up to and
+// including another, in the order in which they are stored.
+func (t *Tap) ReadLog(ctx context.Context, topic string, from, to int64, visit func(settle.Record) error) error {
+	if to < max(from, 1) {
+		return nil
+	}
+	c, err := t.js.OrderedConsumer(ctx, StreamName(topic), jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: uint64(max(from, 1)),
+	})
+	if err != nil {
+		return fmt.Errorf("read topic %q: %w", topic, err)
+	}
+	messages, err := c.Messages(jetstream.PullMaxMessages(500))
+	if err != nil {
+		return fmt.Errorf("read topic %q: %w", topic, err)
+	}
+	defer messages.Stop()
+	for {
+		m, err := messages.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return fmt.Errorf("read topic %q: %w", topic, err)
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return fmt.Errorf("read topic %q: %w", topic, err)
+		}
+		position := int64(meta.Sequence.Stream)
+		if position > to {
+			return nil
+		}
+		if err := visit(tapped(topic, m, meta)); err != nil || position == to {
+			return err
+		}
+	}
+}
+
+func tapped(topic string, m jetstream.Msg, meta *jetstream.MsgMetadata) settle.Record {
+	partition, err := strconv.Atoi(strings.TrimPrefix(m.Subject(), topic+"."))
+	if err != nil {
+		partition = -1 // not one of ours; the checks will say so
+	}
+	r := settle.Record{
+		Position: int64(meta.Sequence.Stream), Raw: m.Data(), Headers: decodeHeaders(m.Headers()), RecordedAt: meta.Timestamp,
+		At: settle.Coordinates{Topic: topic, Partition: partition, Offset: int64(meta.Sequence.Stream)},
+	}
+	r.Event, r.DecodeErr = settle.DecodeEnvelope(r.Raw, r.Headers)
+	return r
+}
+
+// Plant stores value as it is and returns where, once the server has
+// acknowledged it. Under an id that the server remembers nothing is stored a
+// second time, and the place of the first is returned.
+func (t *Tap) Plant(ctx context.Context, topic string, partition int, messageID string, headers map[string]string, value []byte) (settle.Coordinates, error) {
+	m := &nats.Msg{Subject: topic + "." + strconv.Itoa(partition), Header: nats.Header{}, Data: value}
+	for k, v := range headers {
+		m.Header[k] = []string{v}
+	}
+	ack, err := t.js.PublishMsg(ctx, m, jetstream.WithMsgID(messageID), jetstream.WithRetryAttempts(0))
+	if err != nil {
+		return settle.Coordinates{}, fmt.Errorf("plant a record at %q: %w", topic, err)
+	}
+	return settle.Coordinates{Topic: topic, Partition: partition, Offset: int64(ack.Sequence)}, nil
+}
