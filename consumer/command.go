@@ -71,8 +71,8 @@ type Note struct {
 // (settle.ErrNewGeneration). Deliveries are answered as after Stopping.
 type Halt struct{ Err error }
 
-// Stopped says that nothing is in flight and every delivery is answered; no
-// command follows it.
+// Stopped says that nothing is in flight and every delivery is answered. No
+// command follows it but the Complete of a delivery that comes even later.
 type Stopped struct{}
 
 func (Apply) command()        {}

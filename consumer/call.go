@@ -1,0 +1,136 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/settlemq/settle"
+)
+
+// call runs the handlers of one work at a time. A worker has one and uses it
+// again and again, so that an event costs no goroutine and no context.
+type call[Tx any] struct {
+	s    *session[Tx]
+	work context.Context // ends when the consumer can't wait any longer
+	cmd  Apply
+
+	times []HandlerTime
+	// events wait for the batch handler, which is called before the commit.
+	events   []*settle.Event
+	tx       Tx
+	batchErr error
+
+	limit limit
+}
+
+// workOff applies works until there are no more.
+func (s *session[Tx]) workOff(ctx context.Context) {
+	c := &call[Tx]{s: s, work: ctx}
+	for cmd := range s.works {
+		s.step(c.apply(cmd))
+	}
+}
+
+func (c *call[Tx]) apply(cmd Apply) Applied {
+	c.cmd, c.times, c.events, c.batchErr = cmd, c.times[:0], c.events[:0], nil
+	if cmd.Batch != "" || c.s.cfg.Crash != nil {
+		cmd.Work.BeforeCommit = c.beforeCommit
+	}
+	// Crash here: nothing was written; the records are delivered again.
+	c.s.crash("consume.before_apply")
+	results, err := c.s.inbox.Apply(c.work, cmd.Work, c.handle)
+	c.limit.end()
+	if err == nil && c.batchErr == nil && len(c.events) > 0 {
+		err = errors.New("apply work: the store has not called BeforeCommit; batch handlers can't run on it")
+	}
+	if err == nil {
+		// Crash here: all is durable; what is delivered again is found in the log.
+		c.s.crash("consume.after_commit")
+	}
+	return Applied{ID: cmd.ID, Results: results, Err: wrap("apply work", err), BatchErr: c.batchErr, Times: c.times}
+}
+
+// handle is called by the inbox for each item that is new.
+func (c *call[Tx]) handle(ctx context.Context, tx Tx, i int) error {
+	e := c.cmd.Work.Items[i].Record.Event
+	h := c.s.handlers[e.Type]
+	e, err := h.upcast(e)
+	if err != nil {
+		return err
+	}
+	if h.many != nil {
+		c.events, c.tx = append(c.events, e), tx
+		return nil
+	}
+	err = c.timed(ctx, h, 1, func(ctx context.Context) error { return h.one(ctx, tx, e) })
+	if err == nil {
+		// Crash here: the effect is rolled back with everything else.
+		c.s.crash("consume.in_handler")
+	}
+	return err
+}
+
+// beforeCommit gives the batch handler what the inbox found new.
+func (c *call[Tx]) beforeCommit(ctx context.Context) error {
+	if len(c.events) > 0 {
+		h := c.s.handlers[c.cmd.Batch]
+		n := len(c.events)
+		c.batchErr = c.timed(ctx, h, n, func(ctx context.Context) error { return h.many(ctx, c.tx, c.events) })
+		clear(c.events)
+		c.events = c.events[:0]
+		if c.batchErr != nil {
+			return c.batchErr
+		}
+		c.s.crash("consume.in_handler")
+	}
+	// Crash here: nothing of the transaction is kept.
+	c.s.crash("consume.before_commit")
+	return nil
+}
+
+// timed runs a handler for n events within its time and notes how long it took.
+func (c *call[Tx]) timed(ctx context.Context, h *handler[Tx], n int, run func(context.Context) error) error {
+	timeout := h.options.Timeout
+	if timeout <= 0 {
+		timeout = c.s.cfg.HandlerTimeout
+	}
+	began := time.Now()
+	err := protect(c.limit.start(ctx, timeout), run)
+	expired := c.limit.stop()
+	c.note(h.eventType, n, time.Since(began))
+	switch {
+	case err == nil && !expired:
+		return nil
+	case c.work.Err() != nil: // the consumer is stopping: not the handler's fault
+		return fmt.Errorf("%w: %w", context.Canceled, errors.Join(err, c.work.Err()))
+	case expired && err != nil:
+		return fmt.Errorf("%w of %v: %w", ErrHandlerTimeout, timeout, err)
+	case expired:
+		return fmt.Errorf("%w of %v", ErrHandlerTimeout, timeout)
+	}
+	return err
+}
+
+// protect turns a panic into an error.
+func protect(ctx context.Context, run func(context.Context) error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{Value: v, Stack: string(debug.Stack())}
+		}
+	}()
+	return run(ctx)
+}
+
+func (c *call[Tx]) note(eventType string, n int, took time.Duration) {
+	for i := range c.times {
+		if t := &c.times[i]; t.Type == eventType {
+			t.Calls += n
+			t.Took += took
+			return
+		}
+	}
+	c.times = append(c.times, HandlerTime{Type: eventType, Calls: n, Took: took})
+}
