@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 
 	_ "modernc.org/sqlite" // the scratch database
@@ -39,23 +40,27 @@ func OpenFacts(ctx context.Context, path string) (*Facts, error) {
 func (f *Facts) Close() error { return f.db.Close() }
 
 // Copy runs each query of a service's export on its database and adds the
-// rows to the table of that name. A column called payload becomes
-// payload_hash.
-func (f *Facts) Copy(ctx context.Context, from *sql.DB, export string) error {
+// rows to the table of that name. The queries may use :service. A column
+// called payload becomes payload_hash; a row of audit_log gets its row_sum.
+func (f *Facts) Copy(ctx context.Context, service string, from *sql.DB, export string) error {
 	queries, err := parseQueries(export)
 	if err != nil {
 		return err
 	}
 	for _, q := range queries {
-		if err := f.copyQuery(ctx, from, q); err != nil {
-			return fmt.Errorf("copy %s: %w", q.id, err)
+		if err := f.copyQuery(ctx, service, from, q); err != nil {
+			return fmt.Errorf("copy %s of %s: %w", q.id, service, err)
 		}
 	}
 	return nil
 }
 
-func (f *Facts) copyQuery(ctx context.Context, from *sql.DB, q query) error {
-	rows, err := from.QueryContext(ctx, q.text)
+func (f *Facts) copyQuery(ctx context.Context, service string, from *sql.DB, q query) error {
+	var args []any
+	if strings.Contains(q.text, ":service") {
+		args = append(args, sql.Named("service", service))
+	}
+	rows, err := from.QueryContext(ctx, q.text, args...)
 	if err != nil {
 		return err
 	}
@@ -64,29 +69,51 @@ func (f *Facts) copyQuery(ctx context.Context, from *sql.DB, q query) error {
 	if err != nil {
 		return err
 	}
-	names := make([]string, len(cols))
 	values, into := make([]any, len(cols)), make([]any, len(cols))
-	payload := -1
-	for i, c := range cols {
-		names[i], into[i] = c, &values[i]
-		if c == "payload" {
-			names[i], payload = "payload_hash", i
-		}
+	for i := range values {
+		into[i] = &values[i]
 	}
+	names, derive := derived(q.id, cols)
 	return f.Insert(ctx, q.id, names, func(yield func([]any) bool) {
 		for rows.Next() {
 			if err = rows.Scan(into...); err != nil {
 				return
 			}
-			if payload >= 0 {
-				values[payload] = payloadHash(values[payload])
-			}
-			if !yield(values) {
+			if !yield(derive(values)) {
 				return
 			}
 		}
 		err = rows.Err()
 	}, &err)
+}
+
+// derived returns the columns that a row gets, and how.
+func derived(table string, cols []string) ([]string, func([]any) []any) {
+	names := slices.Clone(cols)
+	if i := slices.Index(cols, "payload"); i >= 0 {
+		names[i] = "payload_hash"
+		return names, func(row []any) []any {
+			row[i] = payloadHash(row[i])
+			return row
+		}
+	}
+	if table == "audit_log" {
+		return append(names, "row_sum"), func(row []any) []any {
+			return append(slices.Clone(row), auditSum(cols, row))
+		}
+	}
+	return names, func(row []any) []any { return row }
+}
+
+// auditSum computes again what an audit row's hash must be: the SHA-256 of its
+// fields, each with its length before it.
+func auditSum(cols []string, row []any) string {
+	h := sha256.New()
+	for _, name := range []string{"prev_hash", "seq", "at_us", "actor", "action", "target", "reason"} {
+		field := fmt.Sprint(row[slices.Index(cols, name)])
+		_, _ = fmt.Fprintf(h, "%d:%s", len(field), field)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // Insert adds rows to a table in one transaction, unless *failed is set when

@@ -193,9 +193,9 @@ func TestAQueryFileWithoutNamesOrEndsIsRefused(t *testing.T) {
 func TestCopyHashesPayloadsAndTakesRowsFromAnotherDatabase(t *testing.T) {
 	from, to := facts(t), facts(t)
 	plant(t, from, "CREATE TABLE x (id TEXT, body BLOB); INSERT INTO x VALUES('e1', 'abc'), ('e2', x'00ff')")
-	err := to.Copy(t.Context(), from.db, `
+	err := to.Copy(t.Context(), "order", from.db, `
 -- name: outbox
-SELECT id AS event_id, 'order' AS service, 'T' AS event_type, 'order' AS aggregate_type, 'o' AS aggregate_id, 1 AS aggregate_seq, body AS payload, 'SENT' AS status, 1 AS created_at, 't' AS topic FROM x;`)
+SELECT id AS event_id, :service AS service, 'T' AS event_type, 'order' AS aggregate_type, 'o' AS aggregate_id, 1 AS aggregate_seq, body AS payload, 'SENT' AS status, 1 AS created_at, 't' AS topic FROM x;`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ SELECT id AS event_id, 'order' AS service, 'T' AS event_type, 'order' AS aggrega
 	if n != 2 || err != nil {
 		t.Errorf("%d rows, %v", n, err)
 	}
-	if err := to.Copy(t.Context(), from.db, "-- name: outbox\nSELECT id AS event_id FROM x;"); err == nil {
+	if err := to.Copy(t.Context(), "order", from.db, "-- name: outbox\nSELECT id AS event_id FROM x;"); err == nil {
 		t.Error("rows that lack facts are taken")
 	}
 }
