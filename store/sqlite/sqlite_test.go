@@ -1,0 +1,169 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/settlemq/settle/store/migrate"
+)
+
+func openTest(t *testing.T, path string, cfg Config) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), path, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func TestOpenCreatesAFileAndOpensItAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "o r%d?er#.db")
+	for range 2 {
+		s, err := Open(t.Context(), path, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(path); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Service(); got != "o r%d?er#" {
+			t.Errorf("service is %q", got)
+		}
+		if err := errors.Join(s.Close(), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	newer := filepath.Join(t.TempDir(), "newer.db")
+	s := openTest(t, newer, Config{})
+	if _, err := s.DB().ExecContext(t.Context(), "INSERT INTO "+migrate.Table+" (version_id, is_applied) VALUES (99999, 1)"); err != nil {
+		t.Fatal(err)
+	}
+	text := filepath.Join(t.TempDir(), "text.db")
+	if err := os.WriteFile(text, []byte(strings.Repeat("this is a shopping list\n", 100)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := os.ReadFile(text)
+	for name, c := range map[string]struct{ path, says string }{
+		"a directory that does not exist":      {filepath.Join(t.TempDir(), "a", "b.db"), "does not exist"},
+		"a file that is not a database":        {text, "not a SQLite database"},
+		"a directory in the place of the file": {t.TempDir(), "not a regular file"},
+		"a schema newer than the program":      {newer, "newer than this program"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := Open(t.Context(), c.path, Config{})
+			if err == nil {
+				_ = s.Close()
+				t.Fatal("opens")
+			}
+			if !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), c.path) {
+				t.Errorf("says %q", err)
+			}
+		})
+	}
+	if after, _ := os.ReadFile(text); string(after) != string(before) {
+		t.Error("the file that is not a database was changed")
+	}
+}
+
+func TestAReaderCanNotWrite(t *testing.T) {
+	s := openTest(t, filepath.Join(t.TempDir(), "a.db"), Config{})
+	if _, err := s.Reader().ExecContext(t.Context(), "CREATE TABLE t (a)"); err == nil {
+		t.Error("it can")
+	}
+}
+
+func TestAWriterWaitsForTheWriterOfAnotherProcessAndGivesUpWithItsContext(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	// Two stores are two processes to the lock file: each has it open itself.
+	one, other := openTest(t, path, Config{}), openTest(t, path, Config{})
+	tx, err := one.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := other.Begin(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("begins beside another writer: %v", err)
+	}
+	began := make(chan error, 1)
+	go func() {
+		second, err := other.Begin(context.WithoutCancel(ctx))
+		if err == nil {
+			err = second.Rollback()
+		}
+		began <- err
+	}()
+	select {
+	case err := <-began:
+		t.Fatalf("did not wait: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-began; err != nil {
+		t.Fatal(err)
+	}
+	// A lock that was granted to the caller who had given up is not kept.
+	if _, err := one.DB().ExecContext(t.Context(), "CREATE TABLE t (a)"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWritersInTurnDoNotStarve(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	stores := []*Store{openTest(t, path, Config{}), openTest(t, path, Config{}), openTest(t, path, Config{})}
+	if _, err := stores[0].DB().ExecContext(t.Context(), "CREATE TABLE t (who)"); err != nil {
+		t.Fatal(err)
+	}
+	const rounds = 30
+	done := make(chan error, len(stores))
+	for who, s := range stores {
+		go func() {
+			for range rounds {
+				if err := inTx(t.Context(), s, func(tx *sql.Tx) error {
+					_, err := tx.ExecContext(t.Context(), "INSERT INTO t VALUES (?)", who)
+					return err
+				}); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+	}
+	for range stores {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	var n int
+	if err := stores[0].Reader().QueryRowContext(t.Context(), "SELECT count(*) FROM t").Scan(&n); err != nil || n != rounds*len(stores) {
+		t.Errorf("%d rows, %v", n, err)
+	}
+}
+
+func inTx(ctx context.Context, s *Store, do func(*sql.Tx) error) error {
+	tx, err := s.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	if err := do(tx); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
