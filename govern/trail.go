@@ -16,6 +16,7 @@ const (
 	StageParked    = "parked"    // waits for a retry, or behind its key
 	StageApplied   = "applied"
 	StageRejected  = "rejected"
+	StageDuplicate = "duplicate" // another event had the same effect
 	StageDead      = "dead"
 	StageReplay    = "replay" // a person asked for it
 	StageDiscarded = "discarded"

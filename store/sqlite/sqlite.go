@@ -42,6 +42,10 @@ type Config struct {
 	// Clock tells the time that leases, due times and time stamps go by.
 	// Defaults to time.Now.
 	Clock func() time.Time
+	// Crash is called at the named points consume.before_commit,
+	// replay.before_commit and replay.after_commit, where a test kills the
+	// process. Defaults to nil: nothing.
+	Crash func(point string)
 	// Service names the service whose file it is, in dead letters and trails.
 	// Defaults to the file's name without its extension.
 	Service string
@@ -52,6 +56,7 @@ type Store struct {
 	path    string
 	service string
 	now     func() time.Time
+	crash   func(point string)
 	writer  *sql.DB
 	reader  *sql.DB
 	lease   *sql.DB
@@ -90,7 +95,7 @@ func open(ctx context.Context, path string, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: path, service: cfg.service(path), now: cfg.clock(), queue: q, bell: newBell()}
+	s := &Store{path: path, service: cfg.service(path), now: cfg.clock(), crash: cfg.crash(), queue: q, bell: newBell()}
 	if err := s.setUp(ctx, cfg); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -214,6 +219,13 @@ func (c Config) clock() func() time.Time {
 		return c.Clock
 	}
 	return time.Now
+}
+
+func (c Config) crash() func(string) {
+	if c.Crash != nil {
+		return c.Crash
+	}
+	return func(string) {}
 }
 
 func (c Config) service(path string) string {

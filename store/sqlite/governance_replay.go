@@ -1,0 +1,194 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/govern"
+)
+
+// maxActs bounds how many dead letters one act changes: it is one transaction,
+// and everybody else waits for it.
+const maxActs = 1000
+
+// deadLetter is what an act must know of a dead letter.
+type deadLetter struct {
+	id          int64
+	relay       bool
+	group       string
+	eventID     string
+	destination string
+	outboxID    int64
+	aggregate   seqKey
+	seq         int64
+	class       settle.Class
+	state       string
+	kept        bool // its record is here
+	status      string
+}
+
+func (d *deadLetter) target() string {
+	if d.relay {
+		return "relay:" + d.eventID
+	}
+	return d.group + ":" + d.eventID
+}
+
+const readLetter = `SELECT d.service_side = 'relay', d.consumer_group, d.event_id, d.destination, d.outbox_id, d.aggregate_type, d.aggregate_id, d.aggregate_seq,
+d.class, d.state, coalesce(length(d.raw), 0) > 0, coalesce(l.status, '')
+FROM t_dead_letter d LEFT JOIN t_message_consume_log l ON l.consumer_group = d.consumer_group AND l.event_id = d.event_id WHERE d.id = ?`
+
+// acts does something to each dead letter and audits it; f returns why not.
+func (g *Governance) acts(ctx context.Context, a govern.Act, action string, ids []int64, f func(tx *sql.Tx, now time.Time, d *deadLetter) (string, error)) ([]govern.Outcome, error) {
+	if len(ids) > maxActs {
+		return nil, fmt.Errorf("%d dead letters at once; at most %d", len(ids), maxActs)
+	}
+	outcomes := make([]govern.Outcome, 0, len(ids))
+	err := g.act(ctx, a, func(tx *sql.Tx, now time.Time) error {
+		for _, id := range ids {
+			d := deadLetter{id: id}
+			err := tx.QueryRowContext(ctx, readLetter, id).Scan(&d.relay, &d.group, &d.eventID, &d.destination, &d.outboxID,
+				&d.aggregate.aggregateType, &d.aggregate.aggregateID, &d.seq, &d.class, &d.state, &d.kept, &d.status)
+			why := ""
+			switch {
+			case errors.Is(err, sql.ErrNoRows):
+				why = "there is no such dead letter"
+			case err != nil:
+				return fmt.Errorf("read dead letter %d: %w", id, err)
+			case d.state != govern.StateOpen:
+				why = "it is " + d.state + ", not " + govern.StateOpen
+			default:
+				if why, err = f(tx, now, &d); err != nil {
+					return fmt.Errorf("dead letter %d: %w", id, err)
+				}
+			}
+			if why != "" {
+				outcomes = append(outcomes, govern.Outcome{ID: id, Result: "refused", Why: why})
+				continue
+			}
+			if err := audit(ctx, tx, now, a, action, d.target()); err != nil {
+				return err
+			}
+			outcomes = append(outcomes, govern.Outcome{ID: id, Result: "done"})
+		}
+		g.s.crash("replay.before_commit")
+		// Crash here: nothing was done and nothing is audited.
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	g.s.crash("replay.after_commit")
+	return outcomes, nil
+}
+
+// Replay implements govern.DeadLetters.
+func (g *Governance) Replay(ctx context.Context, a govern.Act, o govern.ReplayOptions, ids ...int64) ([]govern.Outcome, error) {
+	return g.acts(ctx, a, "dlq.replay", ids, func(tx *sql.Tx, now time.Time, d *deadLetter) (string, error) {
+		if d.relay {
+			return g.replayPublish(ctx, tx, now, a, d)
+		}
+		return replayConsume(ctx, tx, now, a, o, d)
+	})
+}
+
+const reviveRetry = `UPDATE t_consume_retry SET state = 'PARKED', attempts = 0, next_at = ?, parked_at = ?, replays = replays + 1,
+accept_duplicate = max(accept_duplicate, ?), class = CASE class WHEN 'kills_process' THEN 'suspect' ELSE class END
+WHERE consumer_group = ? AND event_id = ?`
+
+const remakeRetry = `INSERT INTO t_consume_retry
+(consumer_group, aggregate_id, event_id, event_type, aggregate_type, aggregate_seq, biz_key, trace_id, state, blocking, attempts,
+ next_at, class, cause, accept_duplicate, replays, parked_at, topic, partition, offset, position, recorded_at, record_key, raw, headers)
+SELECT consumer_group, aggregate_id, event_id, event_type, aggregate_type, aggregate_seq, biz_key, trace_id, 'PARKED', 0, 0,
+ ?1, CASE class WHEN 'kills_process' THEN 'suspect' ELSE class END, reason, ?2, 1, ?1, topic, partition, offset, position, recorded_at, record_key, raw, headers
+FROM t_dead_letter WHERE id = ?3`
+
+const parkLog = `UPDATE t_message_consume_log SET status = 'PARKED' WHERE consumer_group = ? AND event_id = ?`
+
+const beginReplay = `UPDATE t_dead_letter SET state = 'REPLAYING', acted_by = ? WHERE id = ?`
+
+// replayConsume makes the event due again, from its first attempt. One that
+// holds its key does so in its old place; one that nothing waits for waits for
+// nothing either. The consumer that applies it closes the dead letter.
+func replayConsume(ctx context.Context, tx *sql.Tx, now time.Time, a govern.Act, o govern.ReplayOptions, d *deadLetter) (string, error) {
+	switch {
+	case d.class == settle.ClassDecode:
+		return "its record can't be understood: publish what it should have said, and discard it", nil
+	case d.class == settle.ClassBeyondWindow && !o.AcceptPossibleDuplicate:
+		return "it is older than what the group remembers and may have been applied already; accept a possible duplicate to replay it", nil
+	case final(d.status):
+		return "the group's log says that the event is " + d.status, nil
+	case !d.kept:
+		return "its record was not kept", nil
+	}
+	accept := o.AcceptPossibleDuplicate
+	res, err := tx.ExecContext(ctx, reviveRetry, now.UnixMicro(), now.UnixMicro(), accept, d.group, d.eventID)
+	if err != nil {
+		return "", err
+	}
+	if n, err := res.RowsAffected(); err != nil || n == 0 {
+		if err != nil {
+			return "", err
+		}
+		if _, err := tx.ExecContext(ctx, remakeRetry, now.UnixMicro(), accept, d.id); err != nil {
+			return "", err
+		}
+	}
+	if _, err := tx.ExecContext(ctx, parkLog, d.group, d.eventID); err != nil {
+		return "", err
+	}
+	_, err = tx.ExecContext(ctx, beginReplay, a.By, d.id)
+	return "", err
+}
+
+// Discard implements govern.DeadLetters.
+func (g *Governance) Discard(ctx context.Context, a govern.Act, ids ...int64) ([]govern.Outcome, error) {
+	if a.Reason == "" {
+		return nil, errors.New("discard dead letters: a reason is required")
+	}
+	return g.acts(ctx, a, "dlq.discard", ids, func(tx *sql.Tx, now time.Time, d *deadLetter) (string, error) {
+		if d.relay {
+			if err := g.discardPublish(ctx, tx, d); err != nil {
+				return "", err
+			}
+		} else if err := discardConsume(ctx, tx, now, a, d); err != nil {
+			return "", err
+		}
+		_, err := tx.ExecContext(ctx, endDiscarded, now.UnixMicro(), a.By, d.id)
+		return "", err
+	})
+}
+
+const endDiscarded = `UPDATE t_dead_letter SET state = 'DISCARDED', closed_at = ?, closed_by = ? WHERE id = ?`
+
+const discardRetry = `DELETE FROM t_consume_retry WHERE consumer_group = ? AND event_id = ?`
+
+const discardLog = `UPDATE t_message_consume_log SET status = 'DISCARDED', reason = ?, processed_at = ? WHERE consumer_group = ? AND event_id = ?`
+
+const passSeq = `UPDATE t_consume_seq SET last_seq = ?1 WHERE consumer_group = ?2 AND aggregate_type = ?3 AND aggregate_id = ?4 AND last_seq = ?1 - 1`
+
+// discardConsume lets go what waits behind the event, and passes its place in
+// the producer's count. Whether the group follows that count is not known
+// here, so the first row by either order becomes due; a row that was looked at
+// too early just waits on.
+func discardConsume(ctx context.Context, tx *sql.Tx, now time.Time, a govern.Act, d *deadLetter) error {
+	if _, err := tx.ExecContext(ctx, discardRetry, d.group, d.eventID); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, discardLog, a.Reason, now.UnixMicro(), d.group, d.eventID); err != nil {
+		return err
+	}
+	if d.seq > 0 {
+		if _, err := tx.ExecContext(ctx, passSeq, d.seq, d.group, d.aggregate.aggregateType, d.aggregate.aggregateID); err != nil {
+			return err
+		}
+		if err := promote(ctx, tx, d.group, d.aggregate.aggregateID, true, now); err != nil {
+			return err
+		}
+	}
+	return promote(ctx, tx, d.group, d.aggregate.aggregateID, false, now)
+}

@@ -1,0 +1,254 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/settlemq/settle"
+)
+
+const readGroup = `SELECT coalesce((SELECT dedup_floor FROM t_consume_floor WHERE consumer_group = ?1), 0),
+EXISTS (SELECT 1 FROM t_consume_retry WHERE consumer_group = ?1)`
+
+// load reads what the plan needs. For a batch of new events in a group where
+// nothing waits that is one row; the floor is read after the inserts, so that
+// a Forget that ran between delivery and insert is seen.
+func (a *apply) load(db context.Context, allFresh bool) (facts, error) {
+	f := newFacts(a.now)
+	f.allFresh = allFresh
+	var floor int64
+	var waiting bool
+	if err := a.tx.QueryRowContext(db, readGroup, a.w.Group).Scan(&floor, &waiting); err != nil {
+		return f, fmt.Errorf("read dedup floor of group %s: %w", a.w.Group, err)
+	}
+	if floor > 0 {
+		f.floor = time.UnixMicro(floor)
+	}
+	for _, read := range []struct {
+		needed bool
+		f      func(context.Context, *facts) error
+	}{
+		{!allFresh, a.loadLineages},
+		{!allFresh, a.loadLog},
+		{!allFresh, a.loadEffects},
+		{waiting, a.loadRetries},
+		{waiting && !a.w.Pass, a.loadBlockers},
+		{a.w.OrderedBySeq, a.loadSeqs},
+	} {
+		if !read.needed {
+			continue
+		}
+		if err := read.f(db, &f); err != nil {
+			return f, fmt.Errorf("read state of group %s: %w", a.w.Group, err)
+		}
+	}
+	return f, nil
+}
+
+const readLog = `SELECT event_id, processed_no, status, processed_at FROM t_message_consume_log
+WHERE consumer_group = ? AND event_id IN (SELECT value FROM json_each(?))`
+
+func (a *apply) loadLog(db context.Context, f *facts) error {
+	var ids []string
+	for i := range a.items {
+		it := &a.items[i]
+		ids = append(ids, it.eventID)
+		if it.supersedes != "" {
+			ids = append(ids, it.supersedes, it.root)
+		}
+		for _, m := range f.lineages[it.root] {
+			ids = append(ids, m.eventID)
+		}
+	}
+	return each(db, a.tx, func(rows *sql.Rows) error {
+		var id string
+		var r logRow
+		var processed int64
+		if err := rows.Scan(&id, &r.no, &r.status, &processed); err != nil {
+			return err
+		}
+		r.processed = time.UnixMicro(processed)
+		f.logged[id] = r
+		return nil
+	}, readLog, a.w.Group, list(ids))
+}
+
+const readRoots = `SELECT event_id, root_id FROM t_message_consume_log
+WHERE consumer_group = ? AND root_id IS NOT NULL AND event_id IN (SELECT value FROM json_each(?))`
+
+const readLineages = `SELECT l.root_id, l.event_id, coalesce(r.id, 0) FROM t_message_consume_log l
+LEFT JOIN t_consume_retry r ON r.consumer_group = l.consumer_group AND r.event_id = l.event_id
+WHERE l.consumer_group = ?1 AND l.root_id IN (SELECT value FROM json_each(?2))
+UNION SELECT e.value, e.value, coalesce(r.id, 0) FROM json_each(?2) e
+LEFT JOIN t_consume_retry r ON r.consumer_group = ?1 AND r.event_id = e.value`
+
+// loadLineages finds the first event of each edited item, and the others that
+// were edited from it.
+func (a *apply) loadLineages(db context.Context, f *facts) error {
+	var from []string
+	for i := range a.items {
+		if s := a.items[i].supersedes; s != "" {
+			from = append(from, s)
+		}
+	}
+	if len(from) == 0 {
+		return nil
+	}
+	root := map[string]string{}
+	err := each(db, a.tx, func(rows *sql.Rows) error {
+		var id, of string
+		err := rows.Scan(&id, &of)
+		root[id] = of
+		return err
+	}, readRoots, a.w.Group, list(from))
+	if err != nil {
+		return err
+	}
+	var roots []string
+	for i := range a.items {
+		it := &a.items[i]
+		if it.supersedes == "" {
+			continue
+		}
+		it.root = it.supersedes
+		if of, ok := root[it.supersedes]; ok {
+			it.root = of
+		}
+		root[it.eventID] = it.root
+		roots = append(roots, it.root)
+	}
+	return each(db, a.tx, func(rows *sql.Rows) error {
+		var of string
+		var m member
+		err := rows.Scan(&of, &m.eventID, &m.retryID)
+		f.lineages[of] = append(f.lineages[of], m)
+		return err
+	}, readLineages, a.w.Group, list(roots))
+}
+
+const readEffect = `SELECT event_id FROM t_message_consume_log
+WHERE consumer_group = ? AND event_type = ? AND effect_key = ?`
+
+func (a *apply) loadEffects(db context.Context, f *facts) error {
+	for i := range a.items {
+		it := &a.items[i]
+		if it.EffectKey == "" || it.Intent != settle.IntentHandle {
+			continue
+		}
+		if row, ok := f.logged[it.eventID]; ok && row.no == it.no {
+			continue
+		}
+		err := each(db, a.tx, func(rows *sql.Rows) error {
+			var holder string
+			err := rows.Scan(&holder)
+			f.effects[effectKey{it.eventType, it.EffectKey}] = holder
+			return err
+		}, readEffect, a.w.Group, it.eventType, it.EffectKey)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const readRetries = `SELECT id, event_id, state = 'DEAD', blocking, replays, accept_duplicate, class, parked_at FROM t_consume_retry
+WHERE consumer_group = ? AND id IN (SELECT value FROM json_each(?))`
+
+func (a *apply) loadRetries(db context.Context, f *facts) error {
+	var ids []int64
+	for i := range a.items {
+		if id := a.items[i].RetryID; id != 0 {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return each(db, a.tx, func(rows *sql.Rows) error {
+		var id, parked int64
+		var r retryRow
+		if err := rows.Scan(&id, &r.eventID, &r.dead, &r.blocking, &r.replays, &r.accept, &r.class, &parked); err != nil {
+			return err
+		}
+		r.parked = time.UnixMicro(parked)
+		f.retries[id] = r
+		return nil
+	}, readRetries, a.w.Group, list(ids))
+}
+
+const readBlocked = `SELECT k.value FROM json_each(?2) k WHERE EXISTS (
+  SELECT 1 FROM t_consume_retry WHERE consumer_group = ?1 AND aggregate_id = k.value AND blocking = 1)`
+
+const readHeadsByID = `SELECT id, aggregate_seq FROM t_consume_retry
+WHERE consumer_group = ? AND aggregate_id = ? AND blocking = 1 ORDER BY id LIMIT ?`
+
+const readHeadsBySeq = `SELECT id, aggregate_seq FROM t_consume_retry
+WHERE consumer_group = ? AND aggregate_id = ? AND blocking = 1 ORDER BY aggregate_seq, id LIMIT ?`
+
+// loadBlockers reads, for each key that something holds, one row more than
+// the items of that key can remove.
+func (a *apply) loadBlockers(db context.Context, f *facts) error {
+	removable := map[string]int{}
+	var keys, blocked []string
+	for i := range a.items {
+		it := &a.items[i]
+		if _, seen := removable[it.key]; !seen {
+			keys = append(keys, it.key)
+		}
+		removable[it.key]++
+	}
+	err := each(db, a.tx, func(rows *sql.Rows) error {
+		var key string
+		err := rows.Scan(&key)
+		blocked = append(blocked, key)
+		return err
+	}, readBlocked, a.w.Group, list(keys))
+	if err != nil {
+		return err
+	}
+	query := readHeadsByID
+	if a.w.OrderedBySeq {
+		query = readHeadsBySeq
+	}
+	for _, key := range blocked {
+		err := each(db, a.tx, func(rows *sql.Rows) error {
+			var b blocker
+			err := rows.Scan(&b.id, &b.seq)
+			f.blockers[key] = append(f.blockers[key], b)
+			return err
+		}, query, a.w.Group, key, removable[key]+1)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const readSeq = `SELECT last_seq FROM t_consume_seq WHERE consumer_group = ? AND aggregate_type = ? AND aggregate_id = ?`
+
+func (a *apply) loadSeqs(db context.Context, f *facts) error {
+	stmt, err := a.tx.PrepareContext(db, readSeq)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stmt.Close() }()
+	seen := map[seqKey]bool{}
+	for i := range a.items {
+		k := a.items[i].aggregate()
+		if a.items[i].seq == 0 || seen[k] {
+			continue
+		}
+		seen[k] = true
+		var last int64
+		switch err := stmt.QueryRowContext(db, a.w.Group, k.aggregateType, k.aggregateID).Scan(&last); err {
+		case nil:
+			f.seqs[k] = last
+		case sql.ErrNoRows:
+		default:
+			return err
+		}
+	}
+	return nil
+}
