@@ -87,3 +87,20 @@ func (f *Facts) addPlanted(ctx context.Context, planted []plantedRecord) error {
 	}
 	return nil
 }
+
+// AddSubscriptions adds which event types each consumer group handles.
+func (f *Facts) AddSubscriptions(ctx context.Context, consumes map[string][]string) error {
+	err := f.Insert(ctx, "subscription", []string{"consumer", "event_type"}, func(yield func([]any) bool) {
+		for group, types := range consumes {
+			for _, eventType := range types {
+				if !yield([]any{group, eventType}) {
+					return
+				}
+			}
+		}
+	}, nil)
+	if err != nil {
+		return fmt.Errorf("add subscriptions: %w", err)
+	}
+	return nil
+}

@@ -249,7 +249,8 @@ func (r *run) look(ctx context.Context) (State, error) {
 
 func (r *run) repair(ctx context.Context) error {
 	r.enter("waiting for the poison to show")
-	dead := int64(r.cfg.Poisoned + r.foreign())
+	foreign := r.foreign() * r.sys.Groups // each group finds it
+	dead := int64(r.cfg.Poisoned + foreign)
 	err := r.await(ctx, func(s State) bool {
 		return s.DeadOpen >= dead && s.Open() <= int64(r.cfg.Poisoned) && s.Unpublished == 0
 	})
@@ -259,7 +260,7 @@ func (r *run) repair(ctx context.Context) error {
 	r.mu.Lock()
 	r.times[FaultPoison] += int(dead)
 	r.mu.Unlock()
-	r.cfg.Say("%d dead letters wait for a person: %d orders for an article that is not in stock yet, %d foreign records", dead, r.cfg.Poisoned, r.foreign())
+	r.cfg.Say("%d dead letters wait for a person: %d orders for an article that is not known yet, %d for a foreign record at the topic", dead, r.cfg.Poisoned, foreign)
 	r.enter("repairing")
 	return r.sys.Repair(ctx)
 }

@@ -62,7 +62,7 @@ func pretend(t *testing.T) *pretence {
 		})
 	}
 	p.System = drill.System{
-		Broker: role("broker"), Entry: role("entry"), Proxy: proxy, Tap: p, Topic: "t", AckWitness: "ack",
+		Broker: role("broker"), Entry: role("entry"), Proxy: proxy, Tap: p, Topic: "t", Groups: 1, AckWitness: "ack",
 		Relays:    [2]*drill.Child{role("order-relay"), role("inventory-relay")},
 		Consumers: [2]*drill.Child{role("order-consumer"), role("inventory-consumer")},
 		StandIn:   func(c *drill.Child) *drill.Child { return role(c.Name() + "-2") },

@@ -21,8 +21,9 @@ type System struct {
 	Proxy *Proxy
 	// Tap reaches the broker without the proxy.
 	Tap Tap
-	// Topic is the topic of all events.
-	Topic string
+	// Topic is the topic of all events, Groups how many consumer groups read it.
+	Topic  string
+	Groups int
 	// AckWitness is a text that only acknowledgements of published events hold.
 	AckWitness string
 	// LeaseTTL is the longest lease of relay and consumer.
