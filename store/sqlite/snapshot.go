@@ -33,10 +33,11 @@ func each(ctx context.Context, tx *sql.Tx, scan func(*sql.Rows) error, query str
 	return rows.Err()
 }
 
-// list is a parameter of json_each.
+// list is a parameter of json_each. Of none it is an empty one: the null that
+// a nil slice encodes to would be a list of one null.
 func list[T string | int64](of []T) string {
 	b, err := json.Marshal(of)
-	if err != nil { // strings and integers always encode
+	if err != nil || len(of) == 0 { // strings and integers always encode
 		return "[]"
 	}
 	return string(b)

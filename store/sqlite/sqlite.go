@@ -62,6 +62,8 @@ type Store struct {
 	lease   *sql.DB
 	queue   *queue
 	bell    *bell
+	watch   *watch
+	appends [len(appendSizes)]string
 }
 
 // Open opens the file at path, creates it if it is missing (not its directory),
@@ -95,7 +97,7 @@ func open(ctx context.Context, path string, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: path, service: cfg.service(path), now: cfg.clock(), crash: cfg.crash(), queue: q, bell: newBell()}
+	s := &Store{path: path, service: cfg.service(path), now: cfg.clock(), crash: cfg.crash(), queue: q, bell: newBell(), watch: &watch{}, appends: appendQueries()}
 	if err := s.setUp(ctx, cfg); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -110,7 +112,8 @@ func (s *Store) setUp(ctx context.Context, cfg Config) error {
 	if s.writer, err = s.pool(s.queue, 1, dsn(s.path, cfg, "_txlock=immediate", "_synchronous=FULL")); err != nil {
 		return err
 	}
-	if s.reader, err = s.pool(nil, cfg.readers(), dsn(s.path, cfg, "_query_only=1")); err != nil {
+	// One more than asked for: Log.Wait keeps one.
+	if s.reader, err = s.pool(nil, cfg.readers()+1, dsn(s.path, cfg, "_query_only=1")); err != nil {
 		return err
 	}
 	return s.openLeases(ctx, cfg)
@@ -194,10 +197,10 @@ func (s *Store) Begin(ctx context.Context) (*sql.Tx, error) {
 	return tx, nil
 }
 
-// Close ends all connections; transactions that are open are rolled back.
+// Close ends all connections. It waits for a transaction that is open.
 // Closing twice is harmless.
 func (s *Store) Close() error {
-	var errs []error
+	errs := []error{s.watch.close()}
 	for _, db := range []*sql.DB{s.lease, s.reader, s.writer} {
 		if db != nil {
 			errs = append(errs, db.Close())

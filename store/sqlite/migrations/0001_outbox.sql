@@ -20,11 +20,11 @@ CREATE TABLE t_outbox_event (
   topic          TEXT    NOT NULL DEFAULT 'order-domain-event',
   version        INTEGER NOT NULL DEFAULT 1,   -- of the payload's schema
   content_type   TEXT    NOT NULL DEFAULT 'application/json',
-  payload        ANY     NOT NULL,             -- exact bytes: BLOB, or TEXT from a program that writes strings
-  headers        TEXT,                         -- JSON object of strings
   occurred_at    INTEGER,                      -- NULL: when it was appended
   appended_at    INTEGER NOT NULL DEFAULT (CAST(unixepoch('now', 'subsec') * 1000000 AS INTEGER)),
-  not_before     INTEGER                       -- NULL: at once
+  not_before     INTEGER,                      -- NULL: at once
+  headers        TEXT,                         -- JSON object of strings
+  payload        ANY     NOT NULL              -- exact bytes: BLOB, or TEXT from a program that writes strings; last, so that nothing is read behind it
 ) STRICT;
 CREATE INDEX i_outbox_aggregate ON t_outbox_event (aggregate_id);
 CREATE INDEX i_outbox_biz ON t_outbox_event (biz_key) WHERE biz_key IS NOT NULL;
