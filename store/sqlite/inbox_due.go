@@ -115,14 +115,19 @@ func (d *due) load(ctx context.Context, tx *sql.Tx, group string, h dueHead) err
 func scanRetry(rows *sql.Rows) (settle.Item, bool, error) {
 	var it settle.Item
 	var next, recorded sql.NullInt64
-	var state, headers string
+	var state, key, headers string
 	r := &it.Record
-	err := rows.Scan(&it.RetryID, &r.Key, &it.Attempt, &next, &it.Class, &it.Cause, &it.AcceptDuplicate, &state,
+	err := rows.Scan(&it.RetryID, &key, &it.Attempt, &next, &it.Class, &it.Cause, &it.AcceptDuplicate, &state,
 		&r.At.Topic, &r.At.Partition, &r.At.Offset, &r.Position, &recorded, &r.Key, &r.Raw, &headers)
 	if err != nil {
 		return it, false, err
 	}
 	it.NextAt, r.RecordedAt = when(next), when(recorded)
+	defer func() {
+		if r.Event == nil {
+			r.Key = key // the broker's may be another
+		}
+	}()
 	if err := json.Unmarshal([]byte(headers), &r.Headers); err != nil {
 		r.DecodeErr = fmt.Errorf("read headers: %w", err)
 		return it, state == statusDead, nil

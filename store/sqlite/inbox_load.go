@@ -30,10 +30,10 @@ func (a *apply) load(db context.Context, allFresh bool) (facts, error) {
 		needed bool
 		f      func(context.Context, *facts) error
 	}{
+		{waiting, a.loadRetries},
 		{!allFresh, a.loadLineages},
 		{!allFresh, a.loadLog},
 		{!allFresh, a.loadEffects},
-		{waiting, a.loadRetries},
 		{waiting && !a.w.Pass, a.loadBlockers},
 		{a.w.OrderedBySeq, a.loadSeqs},
 	} {
@@ -166,7 +166,7 @@ func (a *apply) loadRetries(db context.Context, f *facts) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	return each(db, a.tx, func(rows *sql.Rows) error {
+	err := each(db, a.tx, func(rows *sql.Rows) error {
 		var id, parked int64
 		var r retryRow
 		if err := rows.Scan(&id, &r.eventID, &r.dead, &r.blocking, &r.replays, &r.accept, &r.class, &parked); err != nil {
@@ -176,6 +176,13 @@ func (a *apply) loadRetries(db context.Context, f *facts) error {
 		f.retries[id] = r
 		return nil
 	}, readRetries, a.w.Group, list(ids))
+	for i := range a.items {
+		// A stored record that can't be read any more is still known by its row.
+		if it := &a.items[i]; it.Record.Event == nil && f.retries[it.RetryID].eventID != "" {
+			it.eventID = f.retries[it.RetryID].eventID
+		}
+	}
+	return err
 }
 
 const readBlocked = `SELECT k.value FROM json_each(?2) k WHERE EXISTS (
