@@ -5,7 +5,6 @@ package memory
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -35,16 +34,20 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Broker is a broker in memory. Its methods may be called from several
-// goroutines.
+// Broker is a connection to a broker in memory. Its methods may be called from
+// several goroutines.
 type Broker struct {
-	cfg   Config
+	*hub
 	calls sync.WaitGroup
 	// closing is closed by Close.
 	closing chan struct{}
+	closed  bool // under hub.mu
+}
 
+// hub is what the connections share.
+type hub struct {
+	cfg    Config
 	mu     sync.Mutex
-	closed bool
 	topics map[string]*topic
 	groups map[groupKey]*membership
 }
@@ -68,11 +71,17 @@ func New(cfg Config) *Broker {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Broker{cfg: cfg, closing: make(chan struct{}), topics: map[string]*topic{}, groups: map[groupKey]*membership{}}
+	h := &hub{cfg: cfg, topics: map[string]*topic{}, groups: map[groupKey]*membership{}}
 	for _, name := range cfg.Topics {
-		b.topics[name] = b.newTopic()
+		h.topics[name] = newTopic(cfg.Partitions)
 	}
-	return b
+	return &Broker{hub: h, closing: make(chan struct{})}
+}
+
+// Connect returns another connection to the same broker, as another process
+// would have. Closing one leaves the others.
+func (b *Broker) Connect() *Broker {
+	return &Broker{hub: b.hub, closing: make(chan struct{})}
 }
 
 // Publish implements settle.Publisher. It does not block.
@@ -145,25 +154,17 @@ func (b *Broker) store(name string, partition int, r entry) (settle.Coordinates,
 	return settle.Coordinates{Topic: name, Partition: partition, Offset: position}, false, nil
 }
 
-// topic finds or makes a topic. Its caller holds b.mu.
-func (b *Broker) topic(name string) (*topic, error) {
-	t := b.topics[name]
+// topic finds or makes a topic. Its caller holds the lock.
+func (h *hub) topic(name string) (*topic, error) {
+	t := h.topics[name]
 	if t == nil {
-		if len(b.cfg.Topics) > 0 {
+		if len(h.cfg.Topics) > 0 {
 			return nil, fmt.Errorf("no topic %q", name)
 		}
-		t = b.newTopic()
-		b.topics[name] = t
+		t = newTopic(h.cfg.Partitions)
+		h.topics[name] = t
 	}
 	return t, nil
-}
-
-func (b *Broker) newTopic() *topic {
-	t := &topic{generation: rand.Text(), partitions: make([]partition, b.cfg.Partitions), ids: map[string]place{}}
-	for i := range t.partitions {
-		t.partitions[i].changed = make(chan struct{})
-	}
-	return t
 }
 
 // Recreate makes a topic anew: empty, and of another generation. Groups whose
@@ -176,7 +177,7 @@ func (b *Broker) Recreate(name string) {
 			close(old.partitions[i].changed)
 		}
 	}
-	b.topics[name] = b.newTopic()
+	b.topics[name] = newTopic(b.cfg.Partitions)
 	for k, m := range b.groups {
 		if k.topic == name {
 			m.restart()

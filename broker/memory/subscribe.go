@@ -80,14 +80,14 @@ func (b *Broker) follow(ctx context.Context, name string, s settle.Subscription,
 	return loop.Run(ctx)
 }
 
-func (b *Broker) membership(group, topic string) *membership {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (h *hub) membership(group, topic string) *membership {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	k := groupKey{group, topic}
-	m := b.groups[k]
+	m := h.groups[k]
 	if m == nil {
-		m = newMembership(b.cfg.Partitions)
-		b.groups[k] = m
+		m = newMembership(h.cfg.Partitions)
+		h.groups[k] = m
 	}
 	return m
 }

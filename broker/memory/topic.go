@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"crypto/rand"
 	"sort"
 	"time"
 
@@ -41,6 +42,14 @@ type place struct {
 type remembered struct {
 	id string
 	at time.Time
+}
+
+func newTopic(partitions int) *topic {
+	t := &topic{generation: rand.Text(), partitions: make([]partition, partitions), ids: map[string]place{}}
+	for i := range t.partitions {
+		t.partitions[i].changed = make(chan struct{})
+	}
+	return t
 }
 
 func (e entry) size() int {

@@ -79,6 +79,11 @@ func topicOf(m settle.Message) string {
 
 // run sends messages from to to, all of one topic.
 func (p *publication) run(from, to int) {
+	for i := from; i < to; i++ {
+		if err := p.batch[i].Validate(); err != nil {
+			p.fail(i, err)
+		}
+	}
 	patience, stop := context.WithTimeout(p.ctx, restartWait)
 	session, err := p.b.link.await(patience)
 	stop()
@@ -113,14 +118,13 @@ func (p *publication) run(from, to int) {
 	}
 }
 
-// encode builds the messages that can be sent, and fails the others.
+// encode builds the valid messages and fails those that are too large.
 func (p *publication) encode(t *topic, from, to int) []outgoing {
 	limit := int(p.b.nc.MaxPayload()) - roomForBatch
 	ready := make([]outgoing, 0, to-from)
 	for i := from; i < to; i++ {
 		m := p.batch[i]
-		if err := m.Validate(); err != nil {
-			p.fail(i, err)
+		if p.receipts[i].Err != nil {
 			continue
 		}
 		header, size := encodeHeaders(m, t.stream)
@@ -180,7 +184,9 @@ func (p *publication) fail(i int, err error) {
 
 func (p *publication) failAll(from, to int, err error) {
 	for i := from; i < to; i++ {
-		p.fail(i, err)
+		if p.receipts[i].Err == nil {
+			p.fail(i, err)
+		}
 	}
 }
 
