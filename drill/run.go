@@ -34,6 +34,9 @@ type Config struct {
 	Show func(Progress)
 }
 
+// FactsFile is the scratch database in a drill's directory.
+const FactsFile = "facts.sqlite"
+
 // ErrUnsettled is returned, beside a report, when not everything settled in
 // time.
 var ErrUnsettled = errors.New("not settled in time")
@@ -279,7 +282,7 @@ func (r *run) foreign() int {
 
 // prove reads everything back and checks it.
 func (r *run) prove(ctx context.Context, broker *crew) (*Report, error) {
-	f, err := OpenFacts(ctx, filepath.Join(r.cfg.Dir, "facts.db"))
+	f, err := OpenFacts(ctx, filepath.Join(r.cfg.Dir, FactsFile))
 	if err != nil {
 		return nil, err
 	}

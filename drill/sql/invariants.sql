@@ -83,7 +83,7 @@ SELECT service, id, state FROM dead_letter WHERE (state IN ('REPLAYED','DISCARDE
 -- name: I23 whoever closed a dead letter is in the audit log
 -- checked: SELECT COUNT(*) FROM dead_letter WHERE state IN ('REPLAYING','REPLAYED','DISCARDED')
 -- optional
-SELECT d.service, d.id FROM dead_letter d LEFT JOIN audit_log a ON a.service=d.service AND a.target=d.consumer||':'||d.event_id AND a.action=CASE d.state WHEN 'DISCARDED' THEN 'dlq.discard' ELSE 'dlq.replay' END WHERE d.state IN ('REPLAYING','REPLAYED','DISCARDED') AND a.seq IS NULL;
+SELECT d.service, d.id FROM dead_letter d LEFT JOIN audit_log a ON a.service=d.service AND a.target=COALESCE(NULLIF(d.consumer,''),'relay')||':'||d.event_id AND a.action=CASE d.state WHEN 'DISCARDED' THEN 'dlq.discard' ELSE 'dlq.replay' END WHERE d.state IN ('REPLAYING','REPLAYED','DISCARDED') AND a.seq IS NULL;
 
 -- name: I24 the audit chain has no gap, its links match, and each hash is that of its row
 -- checked: SELECT COUNT(*) FROM audit_log

@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/settlemq/settle/drill"
+	"github.com/settlemq/settle/examples/shop"
+)
+
+// demo is one run of the demo command.
+type demo struct {
+	*app
+	orders  int
+	input   string
+	skipBad bool
+	faults  string
+	seed    uint64
+	dir     string
+	keep    bool
+	timeout time.Duration
+	asJSON  bool
+
+	named  []string // the faults
+	all    bool     // take the whole input
+	screen *screen
+}
+
+func (a *app) demoCommand() *cobra.Command {
+	d := &demo{app: a}
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Run a shop, kill its processes while orders flow, and prove that nothing was lost",
+		Long: `Starts an order service, an inventory service and a broker as processes of their own,
+places real orders, injects faults while they flow, waits until everything has
+settled, and checks every invariant on the facts of all services and the
+broker's log.
+
+Exit code 0: the proof holds. 1: an invariant is violated, or a fault never
+happened. 2: wrong usage. 3: not everything settled in time.`,
+		Args: exactly(0, ""),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if !c.Flags().Changed("seed") {
+				d.seed = uint64(rand.Uint32())
+			}
+			d.all = d.input != "" && !c.Flags().Changed("orders")
+			return d.run(c.Context())
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&d.orders, "orders", 2000, "how many orders to place (with --input: all of the file unless you say)")
+	f.StringVar(&d.input, "input", "", "a CSV file with the columns customer_id, date, quantity, amount (default: real orders inside the program)")
+	f.BoolVar(&d.skipBad, "skip-bad", false, "pass over bad rows of the input and count them")
+	f.StringVar(&d.faults, "faults", "all", "all, none, or names with commas between: see the error for a wrong one")
+	f.Uint64Var(&d.seed, "seed", 0, "decides which fault hits what and when (default: by chance, printed)")
+	f.StringVar(&d.dir, "dir", "", "an empty directory for databases, broker and logs, kept afterwards (default: a temporary one, removed)")
+	f.BoolVar(&d.keep, "keep", false, "keep the directory and print how to look around in it")
+	f.DurationVar(&d.timeout, "timeout", 10*time.Minute, "how long everything may take until it has settled")
+	f.BoolVar(&d.asJSON, "json", false, "print the proof as one JSON object; everything else goes to stderr")
+	return c
+}
+
+func (d *demo) run(ctx context.Context) error {
+	orders, err := d.prepare()
+	if err != nil {
+		return err
+	}
+	out := d.Out
+	if d.asJSON {
+		out = d.Err
+	}
+	d.screen = newScreen(out)
+	defer d.screen.end()
+	dir, remove, err := d.makeDir()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	report, err := d.drill(ctx, dir, orders)
+	d.screen.end()
+	switch {
+	case ctx.Err() != nil:
+		return unreachablef("interrupted; all processes have ended")
+	case report == nil:
+		return unreachablef("%w", err)
+	}
+	if perr := d.print(report); perr != nil {
+		return perr
+	}
+	if d.keep || d.dir != "" {
+		d.showAround(dir)
+	}
+	switch {
+	case errors.Is(err, drill.ErrUnsettled):
+		return unreachablef("not settled within %s", d.timeout)
+	case len(report.Failures()) > 0 || !report.Settled():
+		return finding(errors.New("the proof fails"))
+	}
+	return nil
+}
+
+// prepare checks everything that is asked for before anything starts.
+func (d *demo) prepare() ([]shop.FeedOrder, error) {
+	if d.orders < 1 {
+		return nil, usagef("--orders is %d; it must be 1 or more", d.orders)
+	}
+	if d.timeout <= 0 {
+		return nil, usagef("--timeout is %s; it must be more than 0", d.timeout)
+	}
+	var err error
+	if d.named, err = drill.ParseFaults(d.faults); err != nil {
+		return nil, usagef("%w", err)
+	}
+	if d.skipBad && d.input == "" {
+		return nil, usagef("--skip-bad is for a file of your own; name it with --input")
+	}
+	feed, err := d.readFeed()
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	if feed.Skipped > 0 {
+		_, _ = fmt.Fprintf(d.Err, "%d bad rows of %s passed over\n", feed.Skipped, d.input)
+	}
+	if d.all {
+		return feed.Orders, nil
+	}
+	return feed.Take(d.orders), nil
+}
+
+func (d *demo) readFeed() (shop.Feed, error) {
+	if d.input == "" {
+		return shop.SampleFeed()
+	}
+	return shop.OpenFeed(d.input, shop.FeedConfig{SkipBad: d.skipBad})
+}
+
+// makeDir returns an empty directory, and what to do with it in the end.
+func (d *demo) makeDir() (string, func(), error) {
+	if d.dir == "" {
+		dir, err := os.MkdirTemp("", "settle-demo-")
+		if err != nil {
+			return "", nil, unreachablef("make directory: %w", err)
+		}
+		if d.keep {
+			return dir, func() {}, nil
+		}
+		return dir, func() { _ = os.RemoveAll(dir) }, nil
+	}
+	dir, err := filepath.Abs(d.dir)
+	if err != nil {
+		return "", nil, usagef("--dir %s: %w", d.dir, err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", nil, usagef("--dir %s: %w", d.dir, err)
+	}
+	there, err := os.ReadDir(dir)
+	if err != nil {
+		return "", nil, usagef("--dir %s: %w", d.dir, err)
+	}
+	if len(there) > 0 {
+		return "", nil, usagef("--dir %s is in use: it holds %s; name an empty directory, or go on with what is there by settle shop --dir %s", d.dir, there[0].Name(), d.dir)
+	}
+	return dir, func() {}, nil
+}
+
+func (d *demo) print(r *drill.Report) error {
+	if d.asJSON {
+		return printJSON(d.Out, r)
+	}
+	return r.Print(d.Out)
+}
+
+func (d *demo) showAround(dir string) {
+	d.screen.say("\nEverything is kept in %s. Look around:\n  settle shop --dir %[1]s            go on with this shop\n  settle trail --dir %[1]s ID        the way of an order or event\n  settle dead list --dir %[1]s --state any\n  sqlite3 %[1]s/"+drill.FactsFile+"     the facts of all services side by side", dir)
+}

@@ -1,0 +1,253 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/drill"
+	"github.com/settlemq/settle/examples/shop"
+)
+
+// demoShop is the shop that a drill breaks: its processes, and what the drill
+// reads and asks of it.
+type demoShop struct {
+	d      *demo
+	dir    string
+	broker brokerAt
+	proxy  *drill.Proxy
+	entry  string
+	client *orderClient
+	tap    drill.Tap
+	// order and inventory, as shop.Services.
+	services []*drill.Service
+	close    []func() error
+	standIns atomic.Int32
+}
+
+// drill runs the shop in dir under faults.
+func (d *demo) drill(ctx context.Context, dir string, orders []shop.FeedOrder) (*drill.Report, error) {
+	lock, err := shop.LockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = lock.Close() }()
+	poisoned := 0
+	if slices.Contains(d.named, drill.FaultPoison) {
+		poisoned = min(5, len(orders)/20+1)
+	}
+	requests, stock, err := demoRequests(orders, poisoned)
+	if err != nil {
+		return nil, err
+	}
+	if err := shop.Stock(ctx, dir, stock...); err != nil {
+		return nil, err
+	}
+	s, err := d.open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer s.end()
+	d.screen.say("A shop of %d processes in %s: %d orders, seed %d. Times are scaled for the drill: leases of %s, %d attempts within a second.",
+		len(shop.Roles())+1, dir, len(requests), d.seed, drillLease, drillAttempts)
+	return drill.Run(ctx, drill.Config{
+		Dir: dir, Seed: d.seed, Faults: d.named, Requests: requests, Poisoned: poisoned,
+		Timeout: d.timeout, Say: d.screen.say, Show: d.screen.show,
+	}, s.system())
+}
+
+// open makes what the drill holds itself; no process is started yet.
+func (d *demo) open(dir string) (*demoShop, error) {
+	s := &demoShop{d: d, dir: dir}
+	if err := s.connect(); err != nil {
+		s.end()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *demoShop) connect() error {
+	if err := os.MkdirAll(filepath.Join(s.dir, "logs"), 0o700); err != nil {
+		return err
+	}
+	brokerPort, entryPort, err := freePorts()
+	if err != nil {
+		return err
+	}
+	s.broker = brokerAt{token: rand.Text(), port: brokerPort}
+	s.entry = fmt.Sprintf("127.0.0.1:%d", entryPort)
+	s.client = newOrderClient(s.entry)
+	if s.proxy, err = drill.OpenProxy("127.0.0.1:0", s.broker.addr()); err != nil {
+		return err
+	}
+	tap, err := dial.Tap(s.broker.url(s.broker.addr()))
+	if err != nil {
+		return err
+	}
+	s.tap = tap
+	s.close = append(s.close, tap.Close)
+	for _, service := range shop.Services() {
+		db, err := drill.OpenService(service.Name, filepath.Join(s.dir, service.Name+".db"))
+		if err != nil {
+			return err
+		}
+		s.services = append(s.services, db)
+		s.close = append(s.close, db.Close)
+	}
+	return nil
+}
+
+func (s *demoShop) end() {
+	for _, c := range s.close {
+		_ = c()
+	}
+}
+
+// freePorts returns two ports that nobody listens on just now.
+func freePorts() (int, int, error) {
+	var ports [2]int
+	for i := range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return 0, 0, fmt.Errorf("find a free port: %w", err)
+		}
+		defer func() { _ = l.Close() }()
+		ports[i] = l.Addr().(*net.TCPAddr).Port
+	}
+	return ports[0], ports[1], nil
+}
+
+// child is a process of one role that reaches the broker at addr.
+func (s *demoShop) child(role, log, addr string, ready func(context.Context) error) *drill.Child {
+	return drill.NewChild(drill.ChildConfig{
+		Name:  role,
+		Args:  []string{"role", role, "--dir", s.dir, "--listen", s.entry},
+		Env:   []string{envBroker + "=" + s.broker.url(addr)},
+		Log:   filepath.Join(s.dir, "logs", log+".log"),
+		Ready: ready,
+	})
+}
+
+func (s *demoShop) role(name string, ready func(context.Context) error) *drill.Child {
+	return s.child(name, name, s.proxy.Addr(), ready)
+}
+
+func (s *demoShop) system() drill.System {
+	return drill.System{
+		Broker:    s.child(roleBroker, roleBroker, s.broker.addr(), s.brokerReady),
+		Entry:     s.role(shop.RoleOrderAPI, s.client.ready),
+		Relays:    [2]*drill.Child{s.role(shop.RoleOrderRelay, nil), s.role(shop.RoleInventoryRelay, nil)},
+		Consumers: [2]*drill.Child{s.role(shop.RoleOrderConsumer, nil), s.role(shop.RoleInventoryConsumer, nil)},
+		StandIn: func(c *drill.Child) *drill.Child {
+			log := fmt.Sprintf("%s-stand-in-%d", c.Name(), s.standIns.Add(1))
+			return s.child(c.Name(), log, s.proxy.Addr(), nil)
+		},
+		Proxy: s.proxy, Tap: s.tap, Topic: settle.DefaultTopic, Groups: len(s.services),
+		AckWitness: `{"stream":"`, LeaseTTL: drillLease,
+		Place: s.client.place, State: s.state, Repair: s.repair, Export: s.export, Counters: s.counters,
+	}
+}
+
+func (s *demoShop) brokerReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, _, err := s.tap.Bounds(ctx, settle.DefaultTopic)
+	return err
+}
+
+// state asks the databases, and asks for what is costly to count only when
+// nothing else is left to do.
+func (s *demoShop) state(ctx context.Context) (drill.State, error) {
+	var st drill.State
+	if err := s.services[0].Orders(ctx, &st); err != nil {
+		return st, err
+	}
+	for _, service := range s.services {
+		if err := service.Open(ctx, &st); err != nil {
+			return st, err
+		}
+	}
+	if !st.Settled() {
+		return st, nil
+	}
+	for i, service := range shop.Services() {
+		n, err := s.services[i].Behind(ctx, service.Group, service.Handles, s.services[1-i])
+		if err != nil {
+			return st, err
+		}
+		st.Behind += n
+	}
+	return st, nil
+}
+
+func (s *demoShop) export(ctx context.Context, f *drill.Facts) error {
+	consumes := map[string][]string{}
+	for i, service := range shop.Services() {
+		if err := s.services[i].Export(ctx, f, service.Facts); err != nil {
+			return err
+		}
+		consumes[service.Group] = service.Handles
+	}
+	return f.AddSubscriptions(ctx, consumes)
+}
+
+func (s *demoShop) counters() (drill.Counters, error) {
+	all, err := shop.ReadStats(statsDir(s.dir))
+	var sum drill.Counters
+	for _, c := range all {
+		sum.Received += c.Received
+		sum.Duplicate += c.Duplicate
+		sum.Ignored += c.Ignored
+	}
+	return sum, err
+}
+
+// repair does what a person would do, with the commands that a person would
+// use, and shows them.
+func (s *demoShop) repair(ctx context.Context) error {
+	for _, step := range []func() error{
+		func() error { return s.settle(ctx, "dead", "list") },
+		func() error {
+			s.d.screen.say("\nThe cause is cured: %s is stocked now.", poisonSKU)
+			return shop.Stock(ctx, s.dir, shop.Level{SKU: poisonSKU, Quantity: 1000})
+		},
+		func() error {
+			return s.settle(ctx, "dead", "replay", "--class", string(settle.ClassHandler), "--reason", poisonSKU+" is stocked now", "--by", "demo", "--yes")
+		},
+		func() error {
+			return s.settle(ctx, "dead", "discard", "--class", string(settle.ClassDecode), "--reason", "cut off by a foreign producer, carries nothing", "--by", "demo", "--yes")
+		},
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle runs a command line of this program as a process of its own and shows
+// what it prints. One that was killed is run again, as a person would.
+func (s *demoShop) settle(ctx context.Context, args ...string) error {
+	args = append(args, "--dir", s.dir)
+	s.d.screen.say("\n$ settle %s", shellWords(args))
+	for range 3 {
+		out, err := drill.Command(ctx, args...)
+		if len(out) > 0 {
+			s.d.screen.say("%s", out)
+		}
+		if !errors.Is(err, drill.ErrKilled) {
+			return err
+		}
+		s.d.screen.say("(killed; once more)")
+	}
+	return fmt.Errorf("settle %s: killed again and again", args[0])
+}

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/consumer"
+	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/drill"
+	"github.com/settlemq/settle/examples/shop"
+	"github.com/settlemq/settle/relay"
+)
+
+// roleBroker is the role of the broker's process, beside those of the shop.
+const roleBroker = "broker"
+
+// envBroker names the broker's URL to a role: its token must not stand in the
+// process list.
+const envBroker = "SETTLE_BROKER_URL"
+
+// Times of a drill, scaled down so that takeovers and dead letters happen
+// within seconds. The demo prints them; the product's defaults are longer.
+const (
+	drillLease    = 1500 * time.Millisecond
+	drillAttempts = 4
+)
+
+func drillRetry() settle.Backoff {
+	return settle.Backoff{Base: 40 * time.Millisecond, Max: 400 * time.Millisecond, Attempts: drillAttempts}
+}
+
+// roleCommand runs one process of a drill. It ends with its parent.
+func (a *app) roleCommand() *cobra.Command {
+	var dir, listen string
+	c := &cobra.Command{
+		Use:    "role NAME",
+		Short:  "Run one process of the demo's shop",
+		Hidden: true,
+		Args:   exactly(1, "one role"),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, unfollow := drill.FollowParent(c.Context(), a.In)
+			defer unfollow()
+			log := slog.New(slog.NewTextHandler(a.Err, nil))
+			if args[0] == roleBroker {
+				return serveBroker(ctx, dir, log)
+			}
+			if !slices.Contains(shop.Roles(), args[0]) {
+				return usagef("unknown role %q; the roles are %s, %s", args[0], roleBroker, strings.Join(shop.Roles(), ", "))
+			}
+			err := shop.Run(ctx, shop.Config{
+				Dir: dir, Roles: args, BrokerURL: os.Getenv(envBroker), Listen: listen, StatsDir: statsDir(dir), Crash: a.Crash, Logger: log,
+				Relay:    relay.Config{LeaseTTL: drillLease, Retry: drillRetry()},
+				Consumer: consumer.Config{LeaseTTL: drillLease, Retry: drillRetry(), RetryPoll: 200 * time.Millisecond},
+			})
+			if err != nil {
+				return unreachablef("%w", err)
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&dir, "dir", ".", "the shop's directory")
+	c.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "address of the order entry")
+	return c
+}
+
+// serveBroker serves the broker's files at the port and with the token of the
+// URL that the other roles are given.
+func serveBroker(ctx context.Context, dir string, log *slog.Logger) error {
+	at, err := parseBrokerURL(os.Getenv(envBroker))
+	if err != nil {
+		return err
+	}
+	err = dial.ServeBroker(ctx, dial.ServerConfig{Dir: filepath.Join(dir, "broker"), Port: at.port, Token: at.token, Logger: log})
+	if err != nil && !errors.Is(err, context.Canceled) {
+		return unreachablef("%w", err)
+	}
+	return nil
+}
+
+// brokerAt is where a drill's broker listens.
+type brokerAt struct {
+	token string
+	port  int
+}
+
+func (b brokerAt) addr() string { return fmt.Sprintf("127.0.0.1:%d", b.port) }
+
+// url is how to reach the broker through addr.
+func (b brokerAt) url(addr string) string { return "nats://" + b.token + "@" + addr }
+
+func parseBrokerURL(text string) (brokerAt, error) {
+	var b brokerAt
+	rest, ok := strings.CutPrefix(text, "nats://")
+	token, addr, found := strings.Cut(rest, "@")
+	_, err := fmt.Sscanf(addr, "127.0.0.1:%d", &b.port)
+	if !ok || !found || err != nil {
+		return b, usagef("%s is not nats://TOKEN@127.0.0.1:PORT", envBroker)
+	}
+	b.token = token
+	return b, nil
+}
+
+func statsDir(dir string) string { return filepath.Join(dir, "stats") }
