@@ -1,0 +1,131 @@
+package relay
+
+import (
+	"slices"
+)
+
+// gathering is the next flush, and what is known of those before it.
+type gathering struct {
+	Flush
+	// seq is the newest flush issued, committed the newest one committed.
+	seq, committed int64
+	// number is the newest checkpoint committed, issued the newest one sent to
+	// the store, polled the committed one when the poll under way began. A page
+	// must show one between polled and issued.
+	number, issued, polled int64
+	// barrier is the flush that must be committed before anything is published.
+	barrier int64
+	// force asks for a commit although there is nothing but a checkpoint.
+	force bool
+	// touched are parked keys that this flush changes, underway those of the
+	// flush that is being committed.
+	touched, underway []touchedKey
+}
+
+type touchedKey struct {
+	d  *destination
+	pk *parkedKey
+}
+
+// heavy reports whether so much waits to be recorded that reading must wait.
+func (g *gathering) heavy(c Config) bool {
+	return len(g.Park)+len(g.Delay)+len(g.Skip)+len(g.Sent) >= 8*c.BatchRows
+}
+
+// planCommit writes what was gathered, with a checkpoint that passes it: one
+// commit at a time, and what is acknowledged meanwhile goes into the next.
+func (m *Machine) planCommit() {
+	g := &m.flush
+	if m.asked[askCommit] || !g.force && g.Empty() {
+		return
+	}
+	f := g.Flush
+	f.Checkpoint = Checkpoint{Number: g.number + 1, Readers: m.readersNow()}
+	g.seq++
+	g.issued = f.Checkpoint.Number
+	g.Flush, g.force = Flush{}, false
+	g.underway, g.touched = g.touched, g.underway[:0]
+	m.ask(askCommit, Commit{ID: g.seq, Lease: m.lease, Flush: f})
+}
+
+// readersNow names every id at or below a cursor that is neither acknowledged
+// nor in the flush: nothing is passed by range.
+func (m *Machine) readersNow() []Reader {
+	readers := make([]Reader, 1, 2)
+	main := openIDs(&m.main, nil)
+	for _, d := range m.dests {
+		if d.reader == nil {
+			main = d.appendOpen(main)
+			continue
+		}
+		readers = append(readers, Reader{
+			Destination: d.name, Cursor: d.reader.cursor, CursorEvent: d.reader.cursorEvent,
+			Open: sorted(d.appendOpen(openIDs(d.reader, nil))),
+		})
+	}
+	readers[0] = Reader{Cursor: m.main.cursor, CursorEvent: m.main.cursorEvent, Open: sorted(main)}
+	return readers
+}
+
+func openIDs(r *reader, ids []int64) []int64 {
+	ids = slices.Grow(ids, len(r.unseen))
+	for _, h := range r.unseen {
+		ids = append(ids, h.id)
+	}
+	return ids
+}
+
+// appendOpen adds the ids of log rows that d has in memory.
+func (d *destination) appendOpen(ids []int64) []int64 {
+	ids = slices.Grow(ids, len(d.flight.items)+len(d.queue)-d.head)
+	for i := range d.flight.items {
+		if d.flight.items[i].from == FromLog {
+			ids = append(ids, d.flight.items[i].row.ID)
+		}
+	}
+	for i := d.head; i < len(d.queue); i++ {
+		if d.queue[i].from == FromLog {
+			ids = append(ids, d.queue[i].row.ID)
+		}
+	}
+	return ids
+}
+
+func sorted(ids []int64) []int64 {
+	if !slices.IsSorted(ids) {
+		slices.Sort(ids)
+	}
+	return ids
+}
+
+func (m *Machine) committed(in Committed) {
+	g := &m.flush
+	if !m.answered(askCommit) {
+		return
+	}
+	m.storeAnswered()
+	g.committed, g.number = in.ID, g.issued
+	if m.phase == opening {
+		m.phase = leading
+	}
+	for _, t := range g.underway {
+		if t.d.keys[t.pk.key] == t.pk {
+			m.settled(t.d, t.pk)
+		}
+	}
+	clear(g.underway)
+	g.underway = g.underway[:0]
+}
+
+// settled goes on with a parked key whose rows are as the machine knows them.
+func (m *Machine) settled(d *destination, pk *parkedKey) {
+	if pk.flush > m.flush.committed {
+		return
+	}
+	if pk.state == parkedTrial {
+		pk.state = parkedReady
+		m.sus.ready = append(m.sus.ready, touchedKey{d, pk})
+		return
+	}
+	m.schedule(d, pk)
+}

@@ -1,0 +1,276 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/settlemq/settle"
+)
+
+// planLead takes the lease, or renews it at a third of its time.
+func (m *Machine) planLead() {
+	if m.asked[askLead] || !m.reached(m.leadAt) {
+		return
+	}
+	m.ask(askLead, Lead{Owner: m.cfg.Owner, Lane: m.cfg.Lane, TTL: m.cfg.LeaseTTL})
+}
+
+func (m *Machine) elected(in Elected) {
+	m.asked[askLead] = false
+	m.storeAnswered()
+	l := in.Lease
+	if !l.Held {
+		if m.phase != following {
+			m.forget(following)
+		}
+		m.leadAt = m.now.Add(m.cfg.LeaseTTL / 5)
+		return
+	}
+	m.leadAt = m.now.Add(m.cfg.LeaseTTL / 3)
+	same := m.phase != following && m.lease.Epoch == l.Epoch
+	m.lease = l
+	if !same {
+		m.forget(loading)
+		m.lease = l
+	}
+}
+
+// leaseRuns reports whether we may still act as leader. When the lease has run
+// out nothing is done until it was renewed: if nobody took over meanwhile, the
+// epoch is the same and all that is known still holds.
+func (m *Machine) leaseRuns() bool { return m.lease.Held && m.now.Before(m.lease.Expires) }
+
+// publishTime is how long a publish may take now: it must have ended when the
+// lease ends. Zero means that there is not enough left to begin one.
+func (m *Machine) publishTime() time.Duration {
+	margin := m.cfg.LeaseTTL / 10
+	left := m.lease.Expires.Sub(m.now) - margin
+	if left < margin {
+		return 0
+	}
+	return min(left, m.cfg.PublishTimeout)
+}
+
+func (m *Machine) planLoad() {
+	for k := askLoad; k < kinds; k++ {
+		if m.asked[k] {
+			return // an answer of an earlier life is still to come
+		}
+	}
+	if !m.stopping {
+		m.ask(askLoad, Load{Lease: m.lease})
+	}
+}
+
+// loaded starts from what the last leader left: cursors, and every id at or
+// below them that was not done, which is read again like a hole.
+func (m *Machine) loaded(in Loaded) {
+	if !m.answered(askLoad) || m.phase != loading {
+		return
+	}
+	m.storeAnswered()
+	if err := checkGeneration(in.State); err != nil {
+		m.stopping, m.stopErr = true, err
+		m.forget(loading)
+		return
+	}
+	s := in.State
+	m.suspect(s)
+	m.flush.number = s.Checkpoint.Number
+	for _, r := range s.Checkpoint.Readers {
+		m.restore(r)
+	}
+	m.loadSides(s)
+	m.loadParked(s.Parked)
+	m.applyControls(s.Controls)
+	m.sweepAt = m.now.Add(m.cfg.SweepEvery)
+	m.keepAt = m.now.Add(m.cfg.RetainEvery)
+	m.phase = opening
+	m.flush.force = true
+}
+
+func (m *Machine) restore(r Reader) {
+	to := &m.main
+	if r.Destination != "" {
+		d := m.destination(r.Destination)
+		d.reader = &reader{}
+		to = d.reader
+	}
+	to.cursor, to.cursorEvent = r.Cursor, r.CursorEvent
+	to.unseen = make([]hole, len(r.Open))
+	for i, id := range r.Open {
+		to.unseen[i] = hole{id: id, born: m.now}
+	}
+}
+
+// checkGeneration compares the recorded positions with the table as it is.
+func checkGeneration(s State) error {
+	for _, r := range s.Checkpoint.Readers {
+		if r.Cursor > s.MaxID {
+			return generationError(r.Destination, fmt.Sprintf("it had come to id %d, the table has given ids up to %d only", r.Cursor, s.MaxID))
+		}
+		if now := s.CursorEvents[r.Cursor]; r.CursorEvent != "" && now != "" && now != r.CursorEvent {
+			return generationError(r.Destination, fmt.Sprintf("id %d was event %s, it is event %s now", r.Cursor, r.CursorEvent, now))
+		}
+	}
+	return nil
+}
+
+func generationError(destination, what string) error {
+	where := ""
+	if destination != "" {
+		where = " of topic " + destination
+	}
+	return fmt.Errorf("read outbox from the recorded position%s: %w: %s; the database was restored or the table was made anew. Nothing is sent and nothing is skipped until a person decides where to start",
+		where, settle.ErrNewGeneration, what)
+}
+
+// forget drops all that was known. Batches in flight stay with their
+// destinations: nothing is sent there before their answer has come.
+func (m *Machine) forget(next phase) {
+	m.life++
+	m.phase = next
+	m.main = reader{pollAt: m.now}
+	for _, d := range m.dests {
+		d.forget()
+	}
+	m.rounds = holeRounds{}
+	m.flush = gathering{seq: m.flush.seq, committed: m.flush.committed}
+	m.sides = sideTables{}
+	m.sus = suspicion{}
+	m.parked, m.dead, m.chase, m.woken = 0, 0, touchedKey{}, false
+	if next == following {
+		m.lease = Lease{}
+	}
+}
+
+// failed takes the error of a store command.
+func (m *Machine) failed(in Failed) {
+	k := kindOf(in.Command)
+	if k == kinds { // Resign: the lease runs out by itself
+		m.halt(m.stopErr)
+		return
+	}
+	current := m.answered(k)
+	m.failures++
+	m.storeAt = m.now.Add(backoff(m.failures, 20*time.Millisecond, 5*time.Second))
+	switch {
+	case k == askLead && !errors.Is(in.Err, settle.ErrFenced):
+		m.leadAt = m.storeAt
+	case !current:
+	case errors.Is(in.Err, settle.ErrFenced):
+		m.forget(following)
+		m.leadAt = m.now.Add(m.cfg.LeaseTTL / 5)
+	case errors.Is(in.Err, settle.ErrNewGeneration):
+		m.stopping, m.stopErr = true, in.Err
+	case k == askCommit:
+		// Whether it was written is not known: what the store says decides.
+		m.forget(loading)
+	case k == askSide:
+		m.sideFailed(in.Command.(ReadSide).Query)
+	case k == askControls:
+		m.ctl.due = m.storeAt
+	case k == askOwners:
+		m.rounds.next = m.storeAt
+	case k == askSweep:
+		m.sweepAt = m.now.Add(m.cfg.SweepEvery)
+	case k == askRetain:
+		m.keepAt = m.now.Add(m.cfg.RetainEvery)
+	}
+}
+
+func kindOf(c Command) kind {
+	switch c.(type) {
+	case Lead:
+		return askLead
+	case Load:
+		return askLoad
+	case Poll:
+		return askPoll
+	case ReadSide:
+		return askSide
+	case Commit:
+		return askCommit
+	case AskOwners:
+		return askOwners
+	case Sweep:
+		return askSweep
+	case Retain:
+		return askRetain
+	case LoadControls:
+		return askControls
+	}
+	return kinds
+}
+
+// storeReady is false for a while after the store has failed.
+func (m *Machine) storeReady() bool { return m.reached(m.storeAt) }
+
+func (m *Machine) storeAnswered() { m.failures, m.storeAt = 0, time.Time{} }
+
+// planStop ends the machine once nothing is in flight and everything
+// acknowledged is committed. It returns true when nothing else is to be done.
+func (m *Machine) planStop() bool {
+	if m.flying > 0 || m.asked[askCommit] {
+		return false
+	}
+	for k := range kinds {
+		if m.asked[k] {
+			return false // its answer may still be a lease to give back
+		}
+	}
+	if m.phase == following || !m.leaseRuns() {
+		m.halt(m.stopErr)
+		return true
+	}
+	if m.phase == leading && !m.flush.Empty() {
+		return false
+	}
+	m.phase = resigning
+	m.emit(Resign{Lease: m.lease})
+	return true
+}
+
+// planUpkeep schedules the sweep and retention at a bounded pace.
+func (m *Machine) planUpkeep() {
+	if !m.asked[askSweep] && m.reached(m.sweepAt) {
+		m.ask(askSweep, Sweep{Lease: m.lease, Limit: upkeepLimit})
+	}
+	if !m.asked[askRetain] && m.reached(m.keepAt) {
+		var before time.Time
+		if m.cfg.KeepFor > 0 {
+			before = m.now.Add(-m.cfg.KeepFor)
+		}
+		m.ask(askRetain, Retain{Lease: m.lease, Before: before, Limit: upkeepLimit})
+	}
+}
+
+// upkeepLimit bounds the rows that one sweep or deletion handles.
+const upkeepLimit = 1000
+
+func (m *Machine) swept(in Swept) {
+	if !m.answered(askSweep) {
+		return
+	}
+	m.storeAnswered()
+	m.sweepAt = m.now.Add(m.cfg.SweepEvery)
+	if in.Found > 0 {
+		m.stats.Late += int64(in.Found)
+		m.sides.extra.pending = true
+	}
+	if in.Found >= upkeepLimit {
+		m.sweepAt = m.now.Add(m.cfg.SweepEvery / 10)
+	}
+}
+
+func (m *Machine) retained(in Retained) {
+	if !m.answered(askRetain) {
+		return
+	}
+	m.storeAnswered()
+	m.keepAt = m.now.Add(m.cfg.RetainEvery)
+	if in.Rows >= upkeepLimit {
+		m.keepAt = m.now.Add(m.cfg.RetainEvery / 10)
+	}
+}
