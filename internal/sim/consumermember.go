@@ -1,0 +1,246 @@
+package sim
+
+import (
+	"errors"
+	"time"
+
+	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/consumer"
+)
+
+// consumerMember is a process that runs a consumer machine of one group.
+type consumerMember struct {
+	*process
+	inbox   *inboxModel
+	machine *consumer.Machine
+	sub     *subscription
+	tick    int
+}
+
+var (
+	errHandler = errors.New("the handler failed")
+	errKilled  = errors.New("the process died in the handler")
+)
+
+// Event types, and the one that only some groups handle.
+const (
+	typeOrdinary = "order.created"
+	typeSometime = "order.noted"
+)
+
+func (w *World) addConsumer(x *inboxModel, i int) {
+	c := &consumerMember{process: w.newProcess(x.group.Name + "-" + string(rune('1'+i))), inbox: x}
+	c.sub = newSubscription(c)
+	c.start, c.end = c.begin, func() { c.in(consumer.Stopping{}) }
+	c.jolt = func() { c.in(consumer.Tick{}) }
+	w.consumers = append(w.consumers, c)
+	w.After(w.between(0, 20*time.Millisecond), c.born)
+}
+
+func (c *consumerMember) begin() {
+	g := c.inbox.group
+	cfg := consumer.Config{
+		Owner: c.owner, Concurrency: g.Concurrency, BatchRows: g.BatchRows, BatchBytes: 512, Pass: g.Pass,
+		Retry:     settle.Backoff{Base: 20 * time.Millisecond, Max: 300 * time.Millisecond, Attempts: g.Retries},
+		RetryPoll: 200 * time.Millisecond, OrderedBySeq: g.OrderedBySeq, GapTimeout: g.GapTimeout, TakeoverAfter: time.Second,
+		DedupWindow: g.DedupWindow, SuspectAfter: suspectAfter, RateLimit: g.RateLimit, RateBurst: 3,
+		Breaker:      consumer.Breaker{Failures: 2, DistinctKeys: 4, Wait: 20 * time.Millisecond, MaxWait: 300 * time.Millisecond},
+		ControlsPoll: 200 * time.Millisecond, StoreWait: 10 * time.Millisecond, MaxStoreWait: 200 * time.Millisecond,
+	}
+	if g.EffectKeys {
+		cfg.EffectKey = func(e *settle.Event) string { return e.BizKey }
+	}
+	rules := map[string]consumer.HandlerRule{typeOrdinary: {Batch: g.Batch, External: g.External}}
+	if !g.IgnoreSome {
+		rules[typeSometime] = consumer.HandlerRule{}
+	}
+	c.machine = consumer.NewMachine(g.Name, rules, cfg)
+	c.sub.begin()
+	c.in(consumer.Tick{})
+}
+
+// in passes an input to the machine and does what follows.
+func (c *consumerMember) in(in consumer.Input) {
+	if !c.alive {
+		return
+	}
+	cmds := append([]consumer.Command(nil), c.machine.Step(c.now(), in)...)
+	life := c.life
+	for _, cmd := range cmds {
+		if c.life != life || !c.alive {
+			return
+		}
+		c.do(cmd)
+	}
+}
+
+func (c *consumerMember) do(cmd consumer.Command) {
+	switch cmd := cmd.(type) {
+	case consumer.WaitUntil:
+		c.tick++
+		if tick := c.tick; !cmd.At.IsZero() {
+			c.later(cmd.At.Sub(c.now()), func() {
+				if tick == c.tick {
+					c.in(consumer.Tick{})
+				}
+			})
+		}
+	case consumer.Note:
+		c.w.probes.hit("consumer note " + cmd.State + " " + cmd.Now)
+	case consumer.Complete:
+		c.sub.completed(cmd)
+	case consumer.Halt:
+		c.w.fail("no needless halt", "%s stopped for good: %v", c.name, cmd.Err)
+	case consumer.Stopped:
+		c.stoppedCleanly()
+	default:
+		c.mayDie()
+		c.ask(cmd)
+	}
+}
+
+func (c *consumerMember) stoppedCleanly() {
+	c.w.probes.hit("consumer ended cleanly")
+	c.w.hist.note(c.w.Since(), c.name, "ends")
+	owner := c.owner
+	c.call(func() error { c.inbox.Release(owner); return nil }, func(error) {})
+	c.gone()
+}
+
+// ask does the commands that are answered.
+func (c *consumerMember) ask(cmd consumer.Command) {
+	x := c.inbox
+	switch cmd := cmd.(type) {
+	case consumer.Apply:
+		c.apply(cmd)
+	case consumer.LoadDue:
+		var due settle.Due
+		c.call(func() error { due = x.Due(cmd.Limit); return nil }, func(err error) { c.in(consumer.DueLoaded{Due: due, Err: err}) })
+	case consumer.LoadControls:
+		var ctrl settle.Controls
+		c.call(func() error { ctrl = x.ctrl; return nil }, func(err error) { c.in(consumer.ControlsLoaded{Controls: ctrl, Err: err}) })
+	case consumer.Forget:
+		n := 0
+		c.call(func() error { n = x.Forget(cmd.Before, cmd.Limit); return nil }, func(err error) { c.in(consumer.Forgotten{Rows: n, Err: err}) })
+	default:
+		panic("unknown consumer command")
+	}
+}
+
+// apply runs a work at the inbox. The handlers run there too, as they do in the
+// transaction.
+func (c *consumerMember) apply(cmd consumer.Apply) {
+	w := c.w
+	run := &working{c: c, cmd: cmd, life: c.life}
+	var results []settle.Result
+	c.call(func() (err error) {
+		if c.life != run.life || c.stopped {
+			// The process is what runs the handlers: without it the
+			// transaction never commits.
+			return errDown
+		}
+		before := run.beforeCommit
+		if cmd.Batch == "" {
+			before = nil
+		}
+		results, err = c.inbox.Apply(cmd.Work, run.handle, before)
+		w.hist.note(w.Since(), c.name, "applies", int64(cmd.ID), len(cmd.Work.Items), err)
+		return err
+	}, func(err error) {
+		if run.killed {
+			return
+		}
+		if err != nil {
+			results = nil
+		}
+		c.in(consumer.Applied{ID: cmd.ID, Results: results, Err: err, BatchErr: run.batchErr, Times: run.times})
+	})
+}
+
+// working is one work's handlers at work.
+type working struct {
+	c        *consumerMember
+	cmd      consumer.Apply
+	life     int
+	batch    []*settle.Event
+	accept   bool
+	batchErr error
+	killed   bool
+	times    []consumer.HandlerTime
+}
+
+func (r *working) handle(i int) error {
+	it := &r.cmd.Work.Items[i]
+	e := it.Record.Event
+	if r.killed {
+		return errKilled
+	}
+	r.times = append(r.times, consumer.HandlerTime{Type: e.Type, Calls: 1, Took: r.c.w.between(0, 4*time.Millisecond)})
+	r.c.w.check.handled(r.c.inbox, e, it.Attempt)
+	if r.cmd.Batch != "" && e.Type == r.cmd.Batch {
+		r.batch = append(r.batch, e)
+		return nil
+	}
+	if err := r.outcome(e); err != nil {
+		if _, rejected := settle.Rejected(err); !rejected {
+			return err
+		}
+		r.c.inbox.effect(effect{e, it.AcceptDuplicate})
+		return err
+	}
+	r.c.inbox.effect(effect{e, it.AcceptDuplicate})
+	return nil
+}
+
+// beforeCommit is where a batch handler gets its events.
+func (r *working) beforeCommit() error {
+	if r.killed {
+		return errKilled
+	}
+	for _, e := range r.batch {
+		if err := r.outcome(e); err != nil {
+			if _, rejected := settle.Rejected(err); !rejected {
+				r.batch, r.batchErr = nil, err
+				return err
+			}
+		}
+	}
+	for _, e := range r.batch {
+		r.c.inbox.effect(effect{e, false})
+	}
+	r.batch = nil
+	return nil
+}
+
+// outcome is what the handler makes of e this time.
+func (r *working) outcome(e *settle.Event) error {
+	w, g := r.c.w, r.c.inbox.group
+	if g.Unavailable && w.unwellNow() {
+		w.probes.hit("handler unavailable")
+		return settle.Unavailable(errHandler)
+	}
+	f := w.fates[e.ID]
+	h := f.byGroup[g.Name]
+	if h == nil || h.left == 0 || (f.cured && h.kind != rejects) {
+		return nil
+	}
+	if h.left > 0 {
+		h.left--
+	}
+	switch h.kind {
+	case fails:
+		return errHandler
+	case failsForGood:
+		return settle.Permanent(errHandler)
+	case rejects:
+		return settle.Reject("out of stock")
+	case panics:
+		return &consumer.PanicError{Value: "nil map"}
+	case kills:
+		r.killed = true
+		w.probes.hit("event killed the consumer")
+		r.c.crash("of event " + e.ID)
+		return errKilled
+	}
+	return nil
+}

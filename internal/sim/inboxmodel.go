@@ -1,0 +1,320 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/settlemq/settle"
+)
+
+// inboxModel answers as settle.Inbox does for one group, at one instant per
+// call. It is written from the contract, not from any store.
+type inboxModel struct {
+	w       *World
+	group   *groupSetup
+	log     map[string]*logRow
+	ever    map[string]bool // event ids that were in the log at any time
+	passed  map[string]bool // event ids whose key did not wait for them
+	retry   []*retryRow     // by id
+	retryNo int64
+	letters []*letter
+	parts   []*ownedPart
+	members []member
+	floor   time.Time
+	keys    map[string]string // effect keys
+	seqs    map[string]int64
+	effects []effect
+	applied map[string]int
+	ctrl    settle.Controls
+	undo    []func()
+}
+
+type logStatus string
+
+const (
+	logApplied    logStatus = "APPLIED"
+	logRejected   logStatus = "REJECTED"
+	logDuplicate  logStatus = "DUPLICATE"
+	logDiscarded  logStatus = "DISCARDED"
+	logParked     logStatus = "PARKED"
+	logDead       logStatus = "DEAD"
+	logProcessing logStatus = "PROCESSING" // left by a foreign consumer
+)
+
+func (s logStatus) final() bool {
+	return s == logApplied || s == logRejected || s == logDuplicate || s == logDiscarded
+}
+
+func (s logStatus) waiting() bool { return s == logParked || s == logDead }
+
+type logRow struct {
+	status    logStatus
+	appended  time.Time
+	processed time.Time
+}
+
+// retryRow is an event that waits in the retry store. The id orders a key.
+type retryRow struct {
+	id       int64
+	eventID  string
+	key      string
+	seq      int64
+	item     settle.Item
+	dead     bool
+	blocking bool
+	nextAt   time.Time // zero: waits for the row before it
+	parked   time.Time
+	replays  int
+	accept   bool
+}
+
+type letter struct {
+	eventID string
+	record  settle.Record
+	class   settle.Class
+	open    bool
+	retryID int64 // the row that holds the key, or 0
+}
+
+type effect struct {
+	event  *settle.Event
+	accept bool
+}
+
+type ownedPart struct {
+	topic   string
+	number  int
+	owner   string
+	epoch   int64
+	expires time.Time
+	floor   settle.Floor
+	claimed int64 // floor when the owner took over
+	deaths  int
+}
+
+// member is a process that shares the partitions of a topic.
+type member struct {
+	topic, owner string
+	expires      time.Time
+}
+
+func newInboxModel(w *World, g *groupSetup) *inboxModel {
+	x := &inboxModel{
+		w: w, group: g, log: map[string]*logRow{}, ever: map[string]bool{}, passed: map[string]bool{}, keys: map[string]string{},
+		seqs: map[string]int64{}, applied: map[string]int{},
+	}
+	for _, t := range w.broker.topics {
+		for n := range t.partitions {
+			x.parts = append(x.parts, &ownedPart{topic: t.name, number: n})
+		}
+	}
+	return x
+}
+
+func (x *inboxModel) part(topic string, number int) *ownedPart {
+	for _, p := range x.parts {
+		if p.topic == topic && p.number == number {
+			return p
+		}
+	}
+	return nil
+}
+
+// handler is what the glue runs for item i. It records its effect by calling
+// x.effect, and must not be kept.
+type handler func(i int) error
+
+// Apply implements settle.Inbox. before, if not nil, is Work.BeforeCommit.
+func (x *inboxModel) Apply(wk settle.Work, handle handler, before func() error) ([]settle.Result, error) {
+	if err := x.fenced(wk.Floors); err != nil {
+		return nil, err
+	}
+	results := make([]settle.Result, len(wk.Items))
+	for i := range results {
+		results[i].Verdict = settle.VerdictNotRun
+	}
+	if x.group.PerItem {
+		x.applyEach(wk, handle, before, results)
+		return results, nil
+	}
+	x.undo = x.undo[:0]
+	for i := range wk.Items {
+		if results[i] = x.item(&wk, &wk.Items[i], i, handle); results[i].Verdict == settle.VerdictFailed {
+			x.rollback(results, i)
+			return results, nil
+		}
+	}
+	if before != nil && before() != nil {
+		x.rollback(results, -1)
+		return results, nil
+	}
+	x.undo = x.undo[:0]
+	x.moveFloors(wk.Floors)
+	x.w.check.inbox(x)
+	return results, nil
+}
+
+// rollback undoes the transaction: nothing of it is kept.
+func (x *inboxModel) rollback(results []settle.Result, failed int) {
+	for i := len(x.undo) - 1; i >= 0; i-- {
+		x.undo[i]()
+	}
+	x.undo = x.undo[:0]
+	for i := range results {
+		if i != failed {
+			results[i] = settle.Result{Verdict: settle.VerdictNotRun}
+		}
+	}
+	x.w.probes.hit("batch rolled back")
+}
+
+// applyEach is the form of databases with a transaction for each item.
+func (x *inboxModel) applyEach(wk settle.Work, handle handler, before func() error, results []settle.Result) {
+	failed := map[string]bool{}
+	all := true
+	for i := range wk.Items {
+		it := &wk.Items[i]
+		if key := recordKey(&it.Record); failed[key] {
+			all = false
+			continue
+		}
+		x.undo = x.undo[:0]
+		r := x.item(&wk, it, i, handle)
+		if r.Verdict != settle.VerdictFailed && before != nil && before() != nil {
+			r = settle.Result{Verdict: settle.VerdictNotRun}
+		}
+		if results[i] = r; r.Verdict.Durable() {
+			continue
+		}
+		for j := len(x.undo) - 1; j >= 0; j-- {
+			x.undo[j]()
+		}
+		failed[recordKey(&it.Record)], all = true, false
+		x.w.probes.hit("item rolled back alone")
+	}
+	x.undo = x.undo[:0]
+	if all {
+		x.moveFloors(wk.Floors)
+	}
+	x.w.check.inbox(x)
+}
+
+func (x *inboxModel) fenced(floors []settle.FloorMove) error {
+	for _, f := range floors {
+		p := x.part(f.Partition.Topic, f.Partition.Number)
+		if p.epoch != f.Partition.Epoch || p.owner != f.Partition.Owner {
+			x.w.probes.hit("work of a former owner refused")
+			return settle.ErrFenced
+		}
+	}
+	return nil
+}
+
+func (x *inboxModel) moveFloors(floors []settle.FloorMove) {
+	for _, f := range floors {
+		p := x.part(f.Partition.Topic, f.Partition.Number)
+		if f.To.Position > p.floor.Position {
+			p.floor = f.To
+			x.w.check.floor(x, p.topic, p.number, p.floor.Position)
+		}
+	}
+}
+
+func recordKey(r *settle.Record) string {
+	if r.Event != nil {
+		return r.Event.AggregateID
+	}
+	return r.Key
+}
+
+// recordID is the id that a record is known by in the log: for one that can't
+// be understood, its place.
+func recordID(r *settle.Record) string {
+	if r.Event != nil {
+		return r.Event.ID
+	}
+	return fmt.Sprintf("record:%s/%d/%d", r.At.Topic, r.At.Partition, r.Position)
+}
+
+// setLog writes a log row so that it can be undone.
+func (x *inboxModel) setLog(id string, status logStatus, appended time.Time) {
+	before := x.log[id]
+	x.undo = append(x.undo, func() {
+		if before == nil {
+			delete(x.log, id)
+		} else {
+			x.log[id] = before
+		}
+	})
+	x.log[id] = &logRow{status: status, appended: appended, processed: x.w.dbNow()}
+}
+
+// forgetLog takes the log row of an ignored event away: it leaves none.
+func (x *inboxModel) forgetLog(id string) {
+	before := x.log[id]
+	x.undo = append(x.undo, func() { x.log[id] = before })
+	delete(x.log, id)
+}
+
+// effect is what a handler does to the business.
+func (x *inboxModel) effect(e effect) {
+	x.effects = append(x.effects, e)
+	x.applied[e.event.ID]++
+	x.undo = append(x.undo, func() {
+		x.effects = x.effects[:len(x.effects)-1]
+		x.applied[e.event.ID]--
+	})
+}
+
+func (x *inboxModel) retryByID(id int64) *retryRow {
+	for _, r := range x.retry {
+		if r.id == id {
+			return r
+		}
+	}
+	return nil
+}
+
+// put adds or replaces a row of the retry store.
+func (x *inboxModel) put(r retryRow) *retryRow {
+	before := x.retry
+	x.undo = append(x.undo, func() { x.retry = before })
+	if r.id == 0 {
+		x.retryNo++
+		r.id = x.retryNo
+		x.retry = append(slices.Clone(before), &r)
+		return &r
+	}
+	x.retry = slices.Clone(before)
+	for i, old := range x.retry {
+		if old.id == r.id {
+			x.retry[i] = &r
+		}
+	}
+	return &r
+}
+
+// remove takes a row out of the retry store; what follows in its key is due.
+func (x *inboxModel) remove(id int64) {
+	before := x.retry
+	x.undo = append(x.undo, func() { x.retry = before })
+	x.retry = slices.DeleteFunc(slices.Clone(before), func(r *retryRow) bool { return r.id == id })
+}
+
+// promote makes the row that is next in its key due: the first one, or the one
+// with the lowest count where the group follows the producer's.
+func (x *inboxModel) promote(key string) {
+	var first *retryRow
+	for _, r := range x.retry {
+		if r.key == key && r.blocking && (first == nil || (x.group.OrderedBySeq && r.seq > 0 && r.seq < first.seq)) {
+			first = r
+		}
+	}
+	if first == nil || first.dead || (!first.nextAt.IsZero() && first.item.Class != settle.ClassSequenceGap) {
+		return
+	}
+	next := *first
+	next.nextAt = x.w.dbNow()
+	x.put(next)
+}

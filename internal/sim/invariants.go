@@ -1,0 +1,176 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/relay"
+)
+
+// checker holds what the run has promised so far. Its methods are called at
+// each change of a model and end the run when a promise is broken.
+type checker struct {
+	w       *World
+	highest map[string]*outboxRow // last first copy, by destination and key
+	epoch   int64                 // of the newest checkpoint
+	order   []*ordered            // effects, by group
+	looked  time.Duration         // when to look again whether all is settled
+}
+
+// ordered is how far the effects of one group have come, by topic and key.
+type ordered struct {
+	x    *inboxModel
+	seen int // effects checked so far
+	last map[string]*settle.Event
+}
+
+func newChecker(w *World) *checker { return &checker{w: w, highest: map[string]*outboxRow{}} }
+
+// appended is called for each record that the broker's log takes.
+func (c *checker) appended(e *settle.Event) {
+	r := c.w.outbox.byEvent[e.ID]
+	if r.state != rowVisible && r.state != rowDeleted {
+		c.w.fail("nothing rolled back is sent", "event %s of row %d was never committed, or is gone", e.ID, r.id)
+	}
+	if r.sent++; r.sent > 1 {
+		c.w.probes.hit("event sent again")
+		return
+	}
+	if !e.NotBefore.IsZero() && !c.w.ClockJumps && !c.w.Suspends && c.w.Now().Before(e.NotBefore.Add(-c.w.DelayAhead)) {
+		c.w.fail("delayed events wait", "event %s was sent %v before its time", e.ID, e.NotBefore.Sub(c.w.Now()))
+	}
+	if c.unordered(r) {
+		return
+	}
+	key := e.Topic + "\x00" + e.AggregateID
+	if before := c.highest[key]; before != nil && before.id > r.id && !c.unordered(before) {
+		c.w.fail("order per key in the broker's log", "row %d (%s) of %s came after row %d", r.id, e.ID, e.AggregateID, before.id)
+	}
+	if before := c.highest[key]; before == nil || before.id < r.id {
+		c.highest[key] = r
+	}
+}
+
+// unordered rows are those whose place in the order nobody promised.
+func (c *checker) unordered(r *outboxRow) bool {
+	return r.late || r.passed || !r.event.NotBefore.IsZero()
+}
+
+// acknowledged is called for each row that a relay records as sent.
+func (c *checker) acknowledged(s relay.Sent) {
+	if r := c.w.outbox.row(s.ID); r == nil || r.sent == 0 {
+		c.w.fail("sent means that the broker has it", "row %d is recorded as sent to %s, which has no such record", s.ID, s.Destination)
+	}
+}
+
+// checkpoint is called for each checkpoint written.
+func (c *checker) checkpoint(s storedCheckpoint) {
+	if s.epoch < c.epoch {
+		c.w.fail("a former leader writes nothing", "epoch %d wrote checkpoint %d after epoch %d had", s.epoch, s.Number, c.epoch)
+	}
+	c.epoch = s.epoch
+	for _, r := range s.Readers {
+		if !slices.IsSorted(r.Open) {
+			c.w.fail("checkpoints are well-formed", "open ids are not sorted: %v", r.Open)
+		}
+		if len(r.Open) > 0 && r.Open[len(r.Open)-1] > r.Cursor {
+			c.w.fail("checkpoints are well-formed", "id %d is open above the cursor %d", r.Open[len(r.Open)-1], r.Cursor)
+		}
+	}
+	for _, r := range s.Readers {
+		for _, id := range r.Open {
+			if row := c.w.outbox.row(id); row != nil && row.state == rowOpen {
+				c.w.probes.hit("hole in a checkpoint")
+			}
+		}
+	}
+}
+
+// cold is called for each hole recorded as cold.
+func (c *checker) cold(id int64) {
+	r := c.w.outbox.row(id)
+	if r == nil || r.late {
+		return
+	}
+	switch {
+	case c.w.OwnersKnown && (r.state == rowOpen || r.state == rowVisible):
+		c.w.fail("a hole with an owner is not cold", "id %d was recorded as cold while its transaction was open or had committed", id)
+	case r.state == rowOpen || r.state == rowVisible:
+		r.late = true // grace alone counts here, and order is not promised
+		c.w.probes.hit("grace ended before a transaction")
+	}
+}
+
+// places checks that every committed event is somewhere, and in one place.
+func (c *checker) places() {
+	o := c.w.outbox
+	for _, r := range o.rows {
+		if r == nil || r.state != rowVisible {
+			continue
+		}
+		p := o.placesOf(r)
+		if p.read && r.sent == 0 && !r.done && !p.parked && !p.delayed && !p.extra && !p.gap && !p.dead {
+			c.w.fail("nothing committed is lost", "row %d (%s of %s for %s) was passed by the cursor and is in no table, and was not sent",
+				r.id, r.event.ID, r.event.AggregateID, r.event.Topic)
+		}
+		n := 0
+		for _, in := range []bool{p.parked, p.delayed, p.extra, p.gap} {
+			if in {
+				n++
+			}
+		}
+		if n > 1 || (n == 1 && !p.read) {
+			c.w.fail("one place", "row %d (%s) is in %d side tables, passed by the cursor: %v %+v", r.id, r.event.ID, n, p.read, p)
+		}
+	}
+}
+
+// retained is called for each row that retention deletes.
+func (c *checker) retained(r *outboxRow) {
+	if r.sent == 0 && !r.done {
+		c.w.fail("nothing unsent is deleted", "retention deleted row %d (%s)", r.id, r.event.ID)
+	}
+}
+
+// death is called for each dead letter of the relay.
+func (c *checker) death(d relay.Death) {
+	r, f := c.w.outbox.row(d.ID), (*fate)(nil)
+	if r != nil && r.event != nil {
+		f = c.w.fates[r.event.ID]
+	}
+	ok := false
+	switch d.Class {
+	case settle.ClassPublish:
+		ok = d.Attempts >= c.w.RelayRetries
+	case settle.ClassInvalid:
+		ok = f.defective
+	case settle.ClassCrashLoop, settle.ClassSuspect:
+		ok = d.Attempts >= crashAttempts
+	case settle.ClassRowDeleted:
+		ok = r.state == rowDeleted
+	}
+	if !ok {
+		c.w.fail("a dead letter has a cause", "row %d died as %s after %d attempts: %s", d.ID, d.Class, d.Attempts, d.Cause)
+	}
+	c.w.probes.hit("relay dead letter " + string(d.Class))
+}
+
+// attempts checks that attempts are bounded.
+func (c *checker) attempts(who, eventID string, n int) {
+	limit := c.w.RelayRetries
+	for i := range c.w.Groups {
+		if c.w.Groups[i].Name == who {
+			limit = c.w.Groups[i].Retries
+		}
+	}
+	if who == "relay" {
+		limit = max(limit, crashAttempts)
+	}
+	if n > limit {
+		c.w.fail("attempts are bounded", "%s: event %s is at attempt %d of %d", who, eventID, n, limit)
+	}
+}
+
+// relayMemory checks that a machine holds no more than its bounds allow.
+func (c *checker) relayMemory(*relayMember) {}

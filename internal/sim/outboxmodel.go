@@ -1,0 +1,235 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/relay"
+)
+
+// errDown is what a call of a store or broker gives that did not get through,
+// or whose answer did not.
+var errDown = errors.New("connection lost")
+
+// outboxModel answers as relay.Store does, at one instant per call. Latency,
+// lost calls and lost answers are the glue's business.
+type outboxModel struct {
+	outboxTable
+	lease       relayLease
+	latest      storedCheckpoint
+	parked      []parkedRow // in park order
+	parkNo      int64
+	delayed     []relay.Delay // by due time, then id
+	extra       []int64       // sorted
+	gap         []int64       // sorted
+	dead        []*deadRow
+	coordinates map[int64]settle.Coordinates
+	controls    relay.Controls
+}
+
+type relayLease struct {
+	owner    string
+	epoch    int64
+	expires  time.Time
+	resigned bool
+	deaths   int
+	commits  int // checkpoints, the one after loading among them
+}
+
+type storedCheckpoint struct {
+	epoch int64
+	relay.Checkpoint
+}
+
+type parkedRow struct {
+	relay.Park
+	no   int64
+	dead bool
+}
+
+type deadRow struct {
+	relay.Death
+	open bool
+}
+
+func newOutboxModel(w *World) *outboxModel {
+	return &outboxModel{outboxTable: newOutboxTable(w), coordinates: map[int64]settle.Coordinates{}}
+}
+
+// newest is the checkpoint with the highest epoch, then number.
+func (o *outboxModel) newest() storedCheckpoint { return o.latest }
+
+// Lead implements relay.Store by the database's clock.
+func (o *outboxModel) Lead(owner string, lane int, ttl time.Duration) relay.Lease {
+	now, l := o.w.dbNow(), &o.lease
+	switch {
+	case l.epoch > 0 && l.owner == owner && !l.resigned:
+	case l.epoch > 0 && !l.resigned && now.Before(l.expires):
+		return relay.Lease{Lane: lane}
+	default:
+		o.takeover(owner)
+	}
+	l.expires = now.Add(ttl)
+	return relay.Lease{Held: true, Owner: owner, Lane: lane, Epoch: l.epoch, Deaths: l.deaths}
+}
+
+func (o *outboxModel) takeover(owner string) {
+	l := &o.lease
+	switch {
+	case l.epoch == 0 || l.resigned || l.commits > 1:
+		l.deaths = 0
+	default:
+		l.deaths++
+		o.w.probes.hit("leader died without progress")
+	}
+	if l.epoch > 0 && !l.resigned {
+		o.w.probes.hit("lease taken over")
+	}
+	*l = relayLease{owner: owner, epoch: l.epoch + 1, deaths: l.deaths}
+	o.w.hist.note(o.w.Since(), "outbox", "leader", owner, l.epoch, l.deaths)
+}
+
+// holds reports whether l is the lease in force.
+func (o *outboxModel) holds(l relay.Lease) error {
+	if o.lease.epoch != l.Epoch || o.lease.owner != l.Owner || o.lease.resigned {
+		o.w.probes.hit("write of a former leader refused")
+		return settle.ErrFenced
+	}
+	return nil
+}
+
+// Resign implements relay.Store.
+func (o *outboxModel) Resign(l relay.Lease) error {
+	if err := o.holds(l); err != nil {
+		return err
+	}
+	o.lease.resigned = true
+	o.w.probes.hit("leader resigned")
+	return nil
+}
+
+// Load implements relay.Store.
+func (o *outboxModel) Load(l relay.Lease) (relay.State, error) {
+	if err := o.holds(l); err != nil {
+		return relay.State{}, err
+	}
+	s := relay.State{
+		Checkpoint:   o.newest().Checkpoint,
+		ExtraPending: len(o.extra) > 0,
+		MaxID:        o.maxID(),
+		CursorEvents: map[int64]string{},
+		Controls:     o.Controls(),
+	}
+	s.Checkpoint.Readers = cloneReaders(s.Checkpoint.Readers)
+	for _, r := range s.Checkpoint.Readers {
+		s.CursorEvents[r.Cursor] = ""
+		if row := o.visible(r.Cursor); row != nil {
+			s.CursorEvents[r.Cursor] = row.event.ID
+		}
+	}
+	if len(o.delayed) > 0 {
+		s.NextDelayed = o.delayed[0].Due
+	}
+	s.Parked = o.parkedKeys()
+	return s, nil
+}
+
+func cloneReaders(readers []relay.Reader) []relay.Reader {
+	out := slices.Clone(readers)
+	for i := range out {
+		out[i].Open = slices.Clone(out[i].Open)
+	}
+	return out
+}
+
+func (o *outboxModel) parkedKeys() []relay.ParkedKey {
+	var keys []relay.ParkedKey
+	for _, p := range o.parked {
+		i := slices.IndexFunc(keys, func(k relay.ParkedKey) bool { return k.Destination == p.Destination && k.Key == p.Key })
+		if i < 0 {
+			keys = append(keys, relay.ParkedKey{Destination: p.Destination, Key: p.Key, Rows: 1, HeadDue: p.NextAt, HeadDead: p.dead})
+			continue
+		}
+		keys[i].Rows++
+	}
+	return keys
+}
+
+// Poll implements relay.Store.
+func (o *outboxModel) Poll(q relay.PollQuery) relay.Page {
+	newest := o.newest()
+	p := relay.Page{Complete: true, Epoch: newest.epoch, Number: newest.Number, Controls: o.controls.Version, NotDurable: o.volatile()}
+	bytes := 0
+	take := func(id int64) bool {
+		row := o.visible(id)
+		if row == nil {
+			return true
+		}
+		bytes += len(row.event.Payload)
+		if len(p.Rows) == q.MaxRows || (bytes > q.MaxBytes && len(p.Rows) > 0) {
+			p.Complete = false
+			return false
+		}
+		p.Rows = append(p.Rows, o.asRow(row))
+		return true
+	}
+	holes := slices.Clone(q.Holes)
+	slices.Sort(holes)
+	for _, id := range holes {
+		if id <= q.After && !take(id) {
+			return p
+		}
+	}
+	last := o.maxID()
+	if q.UpTo > 0 {
+		last = min(last, q.UpTo)
+	}
+	for id := q.After + 1; id <= last; id++ {
+		if !take(id) {
+			return p
+		}
+	}
+	return p
+}
+
+func (o *outboxModel) asRow(row *outboxRow) relay.Row {
+	r := relay.Row{ID: row.id, Event: row.event}
+	if o.w.defective(row.event) {
+		r.Event, r.Defect = &settle.Event{ID: row.event.ID, Topic: row.event.Topic, AggregateID: row.event.AggregateID, Type: row.event.Type}, "payload is not JSON"
+	}
+	return r
+}
+
+// Owners implements relay.Store: which transactions that have inserted into
+// the table are open.
+func (o *outboxModel) Owners(before relay.Evidence) relay.Evidence {
+	if !o.w.OwnersKnown {
+		return relay.Evidence{}
+	}
+	e := relay.Evidence{Known: true, Clear: true}
+	var now []string
+	for _, tx := range o.open {
+		if tx.inside {
+			now = append(now, strconv.Itoa(tx.no))
+		}
+	}
+	e.Token = fmt.Sprintf("%d:%s", o.crashes, strings.Join(now, ","))
+	if life, txs, ok := strings.Cut(before.Token, ":"); ok && life == strconv.Itoa(o.crashes) {
+		for _, no := range strings.Split(txs, ",") {
+			e.Clear = e.Clear && (no == "" || !slices.Contains(now, no))
+		}
+	}
+	return e
+}
+
+// Controls implements relay.Store.
+func (o *outboxModel) Controls() relay.Controls {
+	c := o.controls
+	c.Rows, c.Skips, c.Parked = slices.Clone(c.Rows), slices.Clone(c.Skips), o.parkedKeys()
+	return c
+}

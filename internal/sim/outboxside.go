@@ -1,0 +1,203 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/relay"
+)
+
+// Side implements relay.Store.
+func (o *outboxModel) Side(q relay.SideQuery) relay.SidePage {
+	p := sidePage{o: o, max: q.MaxRows, maxBytes: q.MaxBytes}
+	switch q.Side {
+	case relay.SideParked:
+		for i := range o.parked {
+			r := &o.parked[i]
+			if r.Destination != q.Destination || r.Key != q.Key {
+				continue
+			}
+			if r.dead || !p.add(r.ID, relay.Row{Attempts: r.Attempts, ParkNo: r.no, MessageID: r.MessageID, Suspect: r.Suspect}) {
+				return p.SidePage
+			}
+		}
+	case relay.SideDelayed:
+		for _, d := range o.delayed {
+			if slices.Contains(q.Held, d.Destination) {
+				continue
+			}
+			if d.Due.After(q.Now) || !p.add(d.ID, relay.Row{}) {
+				p.Next = d.Due
+				break
+			}
+		}
+	case relay.SideExtra:
+		for _, id := range o.extra {
+			if r := o.row(id); r.event != nil && slices.Contains(q.Held, r.event.Topic) {
+				continue
+			}
+			if !p.add(id, relay.Row{}) {
+				break
+			}
+		}
+	}
+	return p.SidePage
+}
+
+type sidePage struct {
+	relay.SidePage
+	o                    *outboxModel
+	max, maxBytes, bytes int
+}
+
+func (p *sidePage) add(id int64, r relay.Row) bool {
+	row := p.o.visible(id)
+	if row != nil {
+		p.bytes += len(row.event.Payload)
+	}
+	if len(p.Rows) == p.max || (p.bytes > p.maxBytes && len(p.Rows) > 0) {
+		p.More = true
+		return false
+	}
+	if r.ID = id; row == nil {
+		r.Gone = true
+		e := p.o.row(id).event
+		r.Event = &settle.Event{ID: e.ID, Type: e.Type, AggregateID: e.AggregateID, Topic: e.Topic}
+	} else {
+		base := p.o.asRow(row)
+		r.Event, r.Defect = base.Event, base.Defect
+	}
+	p.Rows = append(p.Rows, r)
+	return true
+}
+
+// Sweep implements relay.Store: cold holes that have a row after all.
+func (o *outboxModel) Sweep(l relay.Lease, limit int) (int, error) {
+	if err := o.holds(l); err != nil {
+		return 0, err
+	}
+	found := 0
+	o.gap = slices.DeleteFunc(o.gap, func(id int64) bool {
+		if found == limit || o.visible(id) == nil {
+			return false
+		}
+		found++
+		i, _ := slices.BinarySearch(o.extra, id)
+		o.extra = slices.Insert(o.extra, i, id)
+		o.w.probes.hit("late row found")
+		o.w.hist.note(o.w.Since(), "outbox", "late row", id)
+		return true
+	})
+	o.w.check.places()
+	return found, nil
+}
+
+// Retain implements relay.Store.
+func (o *outboxModel) Retain(l relay.Lease, before time.Time, limit int) (int, error) {
+	if err := o.holds(l); err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, r := range o.rows {
+		if r == nil || n == limit || r.state != rowVisible || !r.event.AppendedAt.Before(before) || !o.settled(r) {
+			continue
+		}
+		r.state = rowDeleted
+		n++
+		o.w.probes.hit("row deleted by retention")
+		o.w.check.retained(r)
+	}
+	o.w.check.places()
+	return n, nil
+}
+
+// settled reports whether the log and the side tables say that r is done.
+func (o *outboxModel) settled(r *outboxRow) bool {
+	p := o.placesOf(r)
+	return p.read && !p.parked && !p.delayed && !p.extra && !p.gap && !p.dead
+}
+
+// places says where an event is, by the tables alone.
+type places struct {
+	read                       bool // at or below its reader's cursor and not open
+	parked, delayed, extra     bool
+	gap, dead, blocking, alone bool
+}
+
+func (o *outboxModel) placesOf(r *outboxRow) places {
+	topic := r.event.Topic
+	var p places
+	p.read = o.readBy(r.id, topic)
+	head := o.parkedRow(r.id, topic)
+	p.parked = head != nil
+	p.blocking = head != nil && head.dead
+	p.delayed = slices.ContainsFunc(o.delayed, func(d relay.Delay) bool { return d.ID == r.id })
+	_, p.extra = slices.BinarySearch(o.extra, r.id)
+	_, p.gap = slices.BinarySearch(o.gap, r.id)
+	p.dead = slices.ContainsFunc(o.dead, func(d *deadRow) bool { return d.ID == r.id && d.open })
+	return p
+}
+
+// readBy reports whether the reader that serves topic has passed id.
+func (o *outboxModel) readBy(id int64, topic string) bool {
+	c := o.newest()
+	var of *relay.Reader
+	for i := range c.Readers {
+		if r := &c.Readers[i]; r.Destination == topic || (r.Destination == "" && of == nil) {
+			of = r
+		}
+	}
+	if of == nil || id > of.Cursor {
+		return false
+	}
+	return !slices.Contains(of.Open, id)
+}
+
+// Replay is a person making a dead letter of the relay due again, in its old
+// place.
+func (o *outboxModel) Replay(d *deadRow) {
+	p := o.parkedRow(d.ID, d.Destination)
+	if p == nil {
+		o.Discard(d)
+		return
+	}
+	o.controls.Version++
+	o.w.probes.hit("relay dead letter replayed")
+	o.w.hist.note(o.w.Since(), "operator", "replays", d.ID)
+	d.open = false
+	p.dead, p.Attempts, p.NextAt = false, 0, o.w.dbNow()
+	p.Suspect = p.Suspect || p.Class == settle.ClassCrashLoop
+}
+
+// Discard is a person closing a dead letter of the relay for good.
+func (o *outboxModel) Discard(d *deadRow) {
+	o.controls.Version++
+	d.open = false
+	o.w.probes.hit("relay dead letter discarded")
+	o.w.hist.note(o.w.Since(), "operator", "discards", d.ID)
+	if r := o.row(d.ID); r != nil {
+		r.done, r.passed = true, true
+	}
+	o.parked = slices.DeleteFunc(o.parked, func(p parkedRow) bool { return p.ID == d.ID && p.Destination == d.Destination })
+}
+
+// Order is a person pausing or resuming something.
+func (o *outboxModel) Order(c settle.Control, paused bool) {
+	o.controls.Version++
+	o.controls.Rows = slices.DeleteFunc(o.controls.Rows, func(x settle.Control) bool { return x == c })
+	if paused {
+		o.controls.Rows = append(o.controls.Rows, c)
+	}
+	o.w.hist.note(o.w.Since(), "operator", "orders", c.Kind, c.Name, paused)
+}
+
+// SkipEvent is a person asking the relay to pass one event.
+func (o *outboxModel) SkipEvent(id string) {
+	o.controls.Version++
+	o.controls.Skips = append(o.controls.Skips, id)
+	if r := o.byEvent[id]; r != nil {
+		r.passed = true
+	}
+	o.w.hist.note(o.w.Since(), "operator", "skips", id)
+}

@@ -1,0 +1,157 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/settlemq/settle"
+)
+
+// plan schedules everything that happens in the first phase.
+func (w *World) plan() {
+	for range w.Transactions {
+		w.After(w.between(0, faultTime-500*time.Millisecond), w.transact)
+	}
+	if w.Pooled > 0 {
+		w.outbox.reserve(w.from(1, 4))
+	}
+	w.planNemesis()
+	if w.Operators {
+		for range w.from(4, 16) {
+			w.After(w.between(0, faultTime), w.operate)
+		}
+	}
+}
+
+// transact is one business transaction: it takes the lock of its key, writes
+// its events, stays open for a while, and commits or rolls back.
+func (w *World) transact() {
+	key := "key-" + string(rune('a'+w.IntN(w.Keys)))
+	w.outbox.lock(key).acquire(func() {
+		pooled := w.chance(w.Pooled)
+		if pooled && len(w.outbox.pool) == 0 {
+			w.outbox.reserve(w.from(1, 4))
+		}
+		tx := w.outbox.begin(w.chance(w.Async))
+		n := 1
+		if w.chance(0.25) {
+			n = w.from(2, 4)
+		}
+		for range n {
+			w.outbox.insert(tx, w.newEvent(tx, key), pooled)
+		}
+		hold := w.between(0, 20*time.Millisecond)
+		if w.chance(w.LongHold) {
+			hold = w.between(100*time.Millisecond, 3*time.Second)
+		}
+		rollback := w.chance(w.Rollback)
+		w.After(hold, func() {
+			if rollback {
+				w.outbox.rollback(tx)
+			} else {
+				w.outbox.commit(tx)
+			}
+			w.outbox.lock(key).release()
+			w.ring()
+		})
+	})
+}
+
+// ring is the doorbell of a relay in the producer's process.
+func (w *World) ring() {
+	if !w.Doorbell || !w.chance(0.7) {
+		return
+	}
+	for _, r := range w.relays {
+		if r.alive {
+			r.later(0, r.wake)
+		}
+	}
+}
+
+func (w *World) newEvent(tx *outboxTx, key string) *settle.Event {
+	n := len(w.eventIDs) + 1
+	topic := topicName(int(key[len(key)-1]) % w.Topics)
+	if w.KeyInTwoTopics && !w.Counted && w.chance(0.3) {
+		topic = topicName(w.IntN(w.Topics))
+	}
+	e := &settle.Event{
+		ID: fmt.Sprintf("e%03d", n), Type: typeOrdinary, AggregateType: "order", AggregateID: key, BizKey: fmt.Sprintf("biz-%d", w.IntN(60)),
+		Topic: topic, Payload: payloads[w.IntN(len(payloads))], Version: 1, AppendedAt: w.dbNow(), OccurredAt: w.dbNow(),
+	}
+	if w.chance(0.15) {
+		e.Type = typeSometime
+	}
+	if w.Counted {
+		e.AggregateSeq = w.outbox.counted(tx, key) + 1
+	}
+	if w.chance(w.Delayed) {
+		e.NotBefore = w.dbNow().Add(w.between(10*time.Millisecond, 1500*time.Millisecond))
+	}
+	w.eventIDs = append(w.eventIDs, e.ID)
+	w.fates[e.ID] = w.newFate()
+	return e
+}
+
+var payloads = [][]byte{[]byte(`{}`), []byte(`{"n":1}`), make([]byte, 40), make([]byte, 200), make([]byte, 900)}
+
+// counted is how many events of key were committed, or are in tx.
+func (t *outboxTable) counted(tx *outboxTx, key string) int64 {
+	n := int64(0)
+	for _, r := range t.rows {
+		if r != nil && r.event != nil && r.event.AggregateID == key && (r.state == rowVisible || r.state == rowDeleted || r.tx == tx) {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *World) newFate() *fate {
+	f := &fate{byGroup: map[string]*handling{}}
+	switch {
+	case w.chance(w.Refused):
+		f.refused = w.pickLeft()
+	case w.chance(w.Defective):
+		f.defective = true
+	case w.chance(w.Killer):
+		f.kills = true
+	}
+	for i := range w.Groups {
+		// Only where partitions are leased from our store does anybody count the
+		// deaths of owners: elsewhere an event may kill its process a few times.
+		if h := w.newHandling(); h != nil {
+			if h.kind == kills && !w.Groups[i].Owned {
+				h.left = 1
+			}
+			f.byGroup[w.Groups[i].Name] = h
+		}
+	}
+	return f
+}
+
+// pickLeft is how often something goes wrong before it goes well: a few times,
+// or until a person has cured it.
+func (w *World) pickLeft() int {
+	if w.chance(0.4) {
+		return -1
+	}
+	return w.from(1, 3)
+}
+
+func (w *World) newHandling() *handling {
+	switch {
+	case w.chance(w.Flaky):
+		return &handling{kind: fails, left: w.from(1, 2)}
+	case w.chance(w.Poison):
+		return &handling{kind: fails, left: -1}
+	case w.chance(w.Rejected):
+		return &handling{kind: rejects, left: -1}
+	case w.chance(w.Permanent):
+		return &handling{kind: failsForGood, left: -1}
+	case w.chance(w.Panics):
+		return &handling{kind: panics, left: w.pickLeft()}
+	case w.chance(w.Killer):
+		return &handling{kind: kills, left: w.pickLeft()}
+	}
+	return nil
+}

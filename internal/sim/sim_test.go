@@ -1,0 +1,121 @@
+package sim_test
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/settlemq/settle/internal/sim"
+)
+
+var (
+	seeds   = flag.Int("seeds", defaultSeeds, "how many seeds to run")
+	seed    = flag.Uint64("seed", 1, "the first seed")
+	lines   = flag.Int("lines", 60, "how many lines of a failed seed's history to print")
+	history = flag.String("history", "", "file for the whole history of a failed seed")
+)
+
+// TestSimulation runs seeds until one breaks a promise. To see one seed again:
+//
+//	go test ./internal/sim -run 'TestSimulation$' -seeds 1 -seed N -history /tmp/history.txt
+func TestSimulation(t *testing.T) {
+	began := time.Now()
+	failed, probes, simulated := runSeeds(*seed, *seeds)
+	took := time.Since(began)
+	for _, r := range failed {
+		report(t, r.Seed)
+	}
+	t.Logf("%d seeds, %.0f/s, %v simulated", *seeds, float64(*seeds)/took.Seconds(), simulated.Round(time.Minute))
+	if *seeds < 1000 || t.Failed() {
+		return
+	}
+	for _, name := range sim.Expected {
+		if probes[name] == 0 {
+			t.Errorf("no seed came to: %s", name)
+		}
+	}
+}
+
+// runSeeds runs n seeds on all cores. It stops early when some have failed.
+func runSeeds(first uint64, n int) (failed []sim.Result, probes sim.Probes, simulated time.Duration) {
+	probes = sim.Probes{}
+	var next atomic.Uint64
+	var mu sync.Mutex
+	var crew sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		crew.Go(func() {
+			for {
+				i := next.Add(1) - 1
+				mu.Lock()
+				stop := len(failed) >= 3
+				mu.Unlock()
+				if i >= uint64(n) || stop {
+					return
+				}
+				r := sim.Run(first+i, false)
+				mu.Lock()
+				probes.Add(r.Probes)
+				simulated += r.Simulated
+				if r.Violation != nil {
+					failed = append(failed, r)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	crew.Wait()
+	return failed, probes, simulated
+}
+
+// report runs a failed seed again, with its history.
+func report(t *testing.T, seed uint64) {
+	r := sim.Run(seed, true)
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d: %v\n\noptions:%v\n\n", seed, r.Violation, r.Swarm)
+	if err := r.History.Write(&b, *lines); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(&b, "\nagain: go test ./internal/sim -run 'TestSimulation$' -seeds 1 -seed %d -history /tmp/history.txt\n", seed)
+	t.Error(b.String())
+	if *history == "" {
+		return
+	}
+	f, err := os.Create(*history)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w := bufio.NewWriter(f)
+	fmt.Fprintf(w, "seed %d: %v\noptions:%v\n", seed, r.Violation, r.Swarm)
+	if err := r.History.Write(w, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOneSeedIsOneRun(t *testing.T) {
+	for s := range uint64(20) {
+		a, b := sim.Run(1000+s, false), sim.Run(1000+s, true)
+		if a.Hash != b.Hash || a.Happened != b.Happened {
+			t.Errorf("seed %d ran twice: %d happenings with hash %x, then %d with %x", 1000+s, a.Happened, a.Hash, b.Happened, b.Hash)
+		}
+		if a.Happened < 100 {
+			t.Errorf("seed %d: only %d happenings", 1000+s, a.Happened)
+		}
+	}
+}
+
+func TestDifferentSeedsDiffer(t *testing.T) {
+	if a, b := sim.Run(1, false), sim.Run(2, false); a.Hash == b.Hash {
+		t.Error("seeds 1 and 2 have the same hash")
+	}
+}
