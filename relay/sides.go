@@ -33,7 +33,7 @@ func (m *Machine) loadSides(s State) {
 }
 
 // backlog reports whether extra rows must be drained before the log is read.
-func (s *sideTables) backlog() bool { return s.extra.first && s.extra.pending }
+func (s *sideTables) backlog() bool { return s.extra.first }
 
 func (s *sideTables) of(from Origin) *sideTable {
 	if from == FromDelayed {

@@ -1,0 +1,464 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/settlemq/settle"
+)
+
+// fakeStore is an outbox in memory that checks at every commit that nothing is
+// passed which is neither done nor recorded.
+type fakeStore struct {
+	mu     sync.Mutex
+	now    func() time.Time
+	rows   map[int64]*fakeRow
+	nextID int64
+
+	epoch      int64
+	owner      string
+	expires    time.Time
+	clean      bool
+	deaths     int
+	progressed bool
+	first      bool // the leader's first checkpoint was written
+
+	checkEpoch int64
+	check      Checkpoint
+	parked     map[[2]string][]fakeParked
+	delayed    map[int64]Delay
+	extra      map[int64]string // id to message id
+	gap        map[int64]bool
+	dead       map[int64]Death
+	skipped    map[int64]bool
+	controls   Controls
+	parkNo     int64
+	notDurable bool
+	owners     func(Evidence) Evidence
+	retains    []time.Time
+	fails      map[kind]error // what a command of this kind answers
+	wrong      []string
+	commits    []Flush
+}
+
+type fakeRow struct {
+	row     Row
+	visible bool
+	sent    bool
+}
+
+type fakeParked struct {
+	row    Row
+	nextAt time.Time
+	dead   bool
+	class  settle.Class
+}
+
+func newFakeStore(now func() time.Time) *fakeStore {
+	return &fakeStore{
+		now: now, rows: map[int64]*fakeRow{}, parked: map[[2]string][]fakeParked{}, delayed: map[int64]Delay{},
+		extra: map[int64]string{}, gap: map[int64]bool{}, dead: map[int64]Death{}, skipped: map[int64]bool{},
+		owners: func(Evidence) Evidence { return Evidence{Known: true, Clear: true} }, fails: map[kind]error{},
+	}
+}
+
+// allocate gives an id away whose row is not visible yet.
+func (s *fakeStore) allocate(key, topic string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.nextID++
+	id := s.nextID
+	s.rows[id] = &fakeRow{row: Row{ID: id, Event: &settle.Event{
+		ID: fmt.Sprintf("e%d", id), Type: "order.created", AggregateID: key, Topic: topic, AppendedAt: s.now(),
+	}}}
+	return id
+}
+
+func (s *fakeStore) add(key, topic string) *Row {
+	id := s.allocate(key, topic)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rows[id].visible = true
+	return &s.rows[id].row
+}
+
+func (s *fakeStore) Lead(_ context.Context, owner string, lane int, ttl time.Duration) (Lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	if s.owner != owner || s.clean {
+		if s.owner != "" && !s.clean && now.Before(s.expires) {
+			return Lease{}, s.fails[askLead]
+		}
+		s.deaths++
+		if s.epoch == 0 || s.clean || s.progressed {
+			s.deaths = 0
+		}
+		s.epoch++
+		s.owner, s.clean, s.progressed, s.first = owner, false, false, false
+	}
+	s.expires = now.Add(ttl)
+	return Lease{Held: true, Owner: owner, Lane: lane, Epoch: s.epoch, Expires: s.expires, Deaths: s.deaths}, s.fails[askLead]
+}
+
+func (s *fakeStore) fenced(l Lease) bool { return l.Epoch != s.epoch || s.clean }
+
+func (s *fakeStore) Resign(_ context.Context, l Lease) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fenced(l) {
+		return settle.ErrFenced
+	}
+	s.clean = true
+	return nil
+}
+
+func (s *fakeStore) Load(_ context.Context, l Lease) (State, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fenced(l) {
+		return State{}, settle.ErrFenced
+	}
+	st := State{Checkpoint: s.check, ExtraPending: len(s.extra) > 0, CursorEvents: map[int64]string{}, MaxID: s.nextID, Controls: s.controls}
+	st.Parked = s.parkedKeys()
+	for _, r := range s.check.Readers {
+		st.CursorEvents[r.Cursor] = ""
+		if row := s.rows[r.Cursor]; row != nil && row.visible {
+			st.CursorEvents[r.Cursor] = row.row.Event.ID
+		}
+	}
+	for _, d := range s.delayed {
+		if st.NextDelayed.IsZero() || d.Due.Before(st.NextDelayed) {
+			st.NextDelayed = d.Due
+		}
+	}
+	return st, s.fails[askLoad]
+}
+
+func (s *fakeStore) parkedKeys() []ParkedKey {
+	var keys []ParkedKey
+	for _, k := range slices.SortedFunc(maps.Keys(s.parked), func(a, b [2]string) int {
+		return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1]))
+	}) {
+		p := s.parked[k]
+		keys = append(keys, ParkedKey{Destination: k[0], Key: k[1], Rows: len(p), HeadDue: p[0].nextAt, HeadDead: p[0].dead})
+	}
+	return keys
+}
+
+func (s *fakeStore) Poll(_ context.Context, q PollQuery) (Page, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := Page{Complete: true, Epoch: s.checkEpoch, Number: s.check.Number, Controls: s.controls.Version, NotDurable: s.notDurable}
+	for id := int64(1); id <= s.nextID; id++ {
+		r := s.rows[id]
+		_, hole := slices.BinarySearch(q.Holes, id)
+		if r == nil || !r.visible || !hole && (id <= q.After || q.UpTo != 0 && id > q.UpTo) {
+			continue
+		}
+		if len(p.Rows) == q.MaxRows {
+			p.Complete = false
+			break
+		}
+		p.Rows = append(p.Rows, r.row)
+	}
+	return p, s.fails[askPoll]
+}
+
+func (s *fakeStore) Side(_ context.Context, q SideQuery) (SidePage, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var p SidePage
+	take := func(row Row) bool {
+		p.More = len(p.Rows) == q.MaxRows
+		if !p.More {
+			p.Rows = append(p.Rows, row)
+		}
+		return !p.More
+	}
+	switch q.Side {
+	case SideParked:
+		for _, k := range s.parked[[2]string{q.Destination, q.Key}] {
+			if k.dead || !take(s.withRow(k.row)) {
+				break
+			}
+		}
+	case SideDelayed:
+		due := slices.SortedFunc(maps.Values(s.delayed), func(a, b Delay) int { return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID)) })
+		for _, d := range due {
+			if slices.Contains(q.Held, d.Destination) {
+				continue
+			}
+			if d.Due.After(q.Now) || !take(s.withRow(Row{ID: d.ID})) {
+				p.Next = d.Due
+				break
+			}
+		}
+	default:
+		for _, id := range slices.Sorted(maps.Keys(s.extra)) {
+			row := s.withRow(Row{ID: id, MessageID: s.extra[id]})
+			if !slices.Contains(q.Held, row.Event.Topic) && !take(row) {
+				break
+			}
+		}
+	}
+	return p, s.fails[askSide]
+}
+
+// withRow joins a side table's row with the outbox.
+func (s *fakeStore) withRow(row Row) Row {
+	if r := s.rows[row.ID]; r != nil {
+		row.Event, row.Defect = r.row.Event, r.row.Defect
+	} else {
+		row.Gone = true
+	}
+	return row
+}
+
+func (s *fakeStore) Commit(_ context.Context, l Lease, f Flush) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.fails[askCommit]; err != nil {
+		return err
+	}
+	if s.fenced(l) {
+		return settle.ErrFenced
+	}
+	if l.Epoch == s.checkEpoch && f.Checkpoint.Number <= s.check.Number {
+		return errors.New("checkpoint number is not new")
+	}
+	s.progressed = s.progressed || s.first
+	s.first = true
+	s.checkEpoch, s.check = l.Epoch, f.Checkpoint
+	s.commits = append(s.commits, f)
+	s.apply(f)
+	s.checkPassed()
+	return nil
+}
+
+func (s *fakeStore) apply(f Flush) {
+	for _, r := range f.Sent {
+		s.rows[r.ID].sent = true
+		s.leave(r.From, r.ID, r.Destination, s.rows[r.ID].row.Event.AggregateID)
+	}
+	for _, p := range f.Park {
+		s.leave(p.From, p.ID, p.Destination, p.Key)
+		s.parkNo++
+		k := [2]string{p.Destination, p.Key}
+		if slices.ContainsFunc(s.parked[k], func(x fakeParked) bool { return x.row.ID == p.ID }) {
+			s.errorf("id %d is parked twice", p.ID)
+		}
+		row := s.rows[p.ID].row
+		row.Attempts, row.ParkNo, row.Suspect, row.MessageID = p.Attempts, s.parkNo, p.Suspect, p.MessageID
+		s.parked[k] = append(s.parked[k], fakeParked{row: row, nextAt: p.NextAt, class: p.Class})
+	}
+	for _, a := range f.Attempts {
+		if p := s.findParked(a.Destination, a.ID); p != nil {
+			p.row.Attempts, p.row.Suspect, p.nextAt = a.Attempts, a.Suspect, a.NextAt
+		} else {
+			s.errorf("attempt of id %d, which is not parked", a.ID)
+		}
+	}
+	for _, d := range f.Dead {
+		p := s.findParked(d.Destination, d.ID)
+		if p == nil {
+			s.errorf("id %d dies and is not parked", d.ID)
+			continue
+		}
+		p.dead = true
+		s.dead[d.ID] = d
+		if d.Unblock {
+			s.leave(FromParked, d.ID, d.Destination, d.Key)
+		}
+	}
+	for _, d := range f.Delay {
+		s.leaveUnlessLog(FromExtra, d.ID)
+		s.delayed[d.ID] = d
+	}
+	for _, id := range f.Cold {
+		s.gap[id] = true
+	}
+	for _, k := range f.Skip {
+		s.skipped[k.ID] = true
+		s.leave(k.From, k.ID, k.Destination, s.rows[k.ID].row.Event.AggregateID)
+	}
+}
+
+func (s *fakeStore) leaveUnlessLog(from Origin, id int64) {
+	if from == FromExtra {
+		delete(s.extra, id)
+	}
+}
+
+func (s *fakeStore) leave(from Origin, id int64, destination, key string) {
+	switch from {
+	case FromExtra:
+		delete(s.extra, id)
+	case FromDelayed:
+		delete(s.delayed, id)
+	case FromParked:
+		k := [2]string{destination, key}
+		n := len(s.parked[k])
+		s.parked[k] = slices.DeleteFunc(s.parked[k], func(p fakeParked) bool { return p.row.ID == id })
+		if len(s.parked[k]) == n {
+			s.errorf("id %d leaves the parked and is not there", id)
+		}
+		if len(s.parked[k]) == 0 {
+			delete(s.parked, k)
+		}
+	}
+}
+
+func (s *fakeStore) findParked(destination string, id int64) *fakeParked {
+	for k, rows := range s.parked {
+		for i := range rows {
+			if k[0] == destination && rows[i].row.ID == id {
+				return &rows[i]
+			}
+		}
+	}
+	return nil
+}
+
+func (s *fakeStore) errorf(format string, args ...any) {
+	s.wrong = append(s.wrong, fmt.Sprintf(format, args...))
+}
+
+// settled reports whether an id is done or recorded somewhere.
+func (s *fakeStore) settled(id int64) bool {
+	r := s.rows[id]
+	if r == nil || r.sent || s.skipped[id] || s.gap[id] {
+		return true
+	}
+	_, delayed := s.delayed[id]
+	_, extra := s.extra[id]
+	_, dead := s.dead[id]
+	return delayed || extra || dead || s.findParked(r.row.Event.Topic, id) != nil
+}
+
+// checkPassed is rule A: what is at or below the cursor that is responsible
+// for it is open, done or recorded.
+func (s *fakeStore) checkPassed() {
+	for id := int64(1); id <= s.nextID; id++ {
+		r := s.rows[id]
+		if r == nil || s.settled(id) {
+			continue
+		}
+		reader := s.check.Readers[0]
+		for _, o := range s.check.Readers[1:] {
+			if o.Destination == r.row.Event.Topic {
+				reader = o
+			}
+		}
+		_, open := slices.BinarySearch(reader.Open, id)
+		if id <= reader.Cursor && !open {
+			s.errorf("checkpoint %d passes id %d, which is neither done nor recorded", s.check.Number, id)
+		}
+	}
+}
+
+func (s *fakeStore) Owners(_ context.Context, before Evidence) (Evidence, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.owners(before), s.fails[askOwners]
+}
+
+// Sweep lists rows that showed up behind cold holes.
+func (s *fakeStore) Sweep(_ context.Context, l Lease, limit int) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, id := range slices.Sorted(maps.Keys(s.gap)) {
+		if r := s.rows[id]; r != nil && r.visible && n < limit && !s.fenced(l) {
+			delete(s.gap, id)
+			s.extra[id] = ""
+			n++
+		}
+	}
+	return n, s.fails[askSweep]
+}
+
+func (s *fakeStore) Retain(_ context.Context, _ Lease, before time.Time, _ int) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.retains = append(s.retains, before)
+	return 0, s.fails[askRetain]
+}
+
+func (s *fakeStore) Controls(context.Context) (Controls, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.controls
+	c.Parked = s.parkedKeys()
+	return c, s.fails[askControls]
+}
+
+// control changes what people ordered.
+func (s *fakeStore) control(change func(*Controls)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.controls)
+	s.controls.Version++
+}
+
+// fakeBroker keeps what it takes and can be told to refuse.
+type fakeBroker struct {
+	mu      sync.Mutex
+	log     []settle.Message
+	refuse  func(settle.Message) error
+	lostAck func(settle.Message) bool // stored, and answered as unknown
+}
+
+var errNoAnswer = errors.New("no answer")
+
+func (b *fakeBroker) Publish(ctx context.Context, batch []settle.Message) []settle.Receipt {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	receipts := make([]settle.Receipt, len(batch))
+	failed := map[string]bool{}
+	for i, m := range batch {
+		var err error
+		if b.refuse != nil {
+			err = b.refuse(m)
+		}
+		switch {
+		case ctx.Err() != nil:
+			err = ctx.Err()
+		case err == nil && failed[m.Event.AggregateID]:
+			err = errors.New("not sent: behind a failed one")
+		}
+		if err != nil {
+			failed[m.Event.AggregateID] = true
+			receipts[i].Err = err
+			continue
+		}
+		b.log = append(b.log, m)
+		receipts[i].At = settle.Coordinates{Topic: m.Event.Topic, Offset: int64(len(b.log))}
+		if b.lostAck != nil && b.lostAck(m) {
+			receipts[i] = settle.Receipt{Err: errNoAnswer}
+			failed[m.Event.AggregateID] = true
+		}
+	}
+	return receipts
+}
+
+// firsts returns event ids in the order of their first copies.
+func (b *fakeBroker) firsts() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	seen := map[string]bool{}
+	var ids []string
+	for _, m := range b.log {
+		if !seen[m.Event.ID] {
+			seen[m.Event.ID] = true
+			ids = append(ids, m.Event.ID)
+		}
+	}
+	return ids
+}
