@@ -34,8 +34,8 @@ INSERT INTO inbox VALUES
  ('inventory','e1','APPLIED','o1',1,'h1',1,2),('inventory','e2','APPLIED','o2',1,'h2',2,2),('inventory','e5','APPLIED','o3',1,'h5',3,2),('inventory','e8','APPLIED','o2',1,'h8',4,2),
  ('order','e3','APPLIED','o1',1,'h3',1,2),('order','e4','APPLIED','o2',1,'h4',2,2),('order','e6','APPLIED','o3',1,'h6',3,2);
 INSERT INTO dead_letter VALUES
- (1,'inventory','inventory','e5','handler_error','REPLAYED',1,100,50,'alice'),
- (2,'inventory','inventory','f1','undecodable','DISCARDED',1,100,50,'alice');
+ (1,'inventory','inventory','e5','handler_error',4,'REPLAYED',1,100,50,'alice'),
+ (2,'inventory','inventory','f1','undecodable',0,'DISCARDED',1,100,50,'alice');
 INSERT INTO audit_log VALUES
  ('inventory',1,1,'alice','dlq.replay','inventory:e5','','','A','A'),('inventory',2,2,'alice','dlq.discard','inventory:f1','cut','A','B','B'),
  ('order',1,1,'bob','control.pause','relay:','','','C','C');

@@ -29,10 +29,12 @@ type Proxy struct {
 // link is one connection through the proxy.
 type link struct{ client, server *net.TCPConn }
 
-// loss watches answers while they are swallowed.
+// loss is a time in which answers are lost. Only those of links that carried
+// a witness: others may be about to connect, and nobody publishes before that.
 type loss struct {
 	witness []byte
 	tails   map[*link][]byte // bytes that may be the beginning of a witness
+	lossy   map[*link]bool   // links whose answers are lost from the first witness on
 	seen    int
 	found   chan struct{} // closed when the first witness was swallowed
 }
@@ -152,10 +154,11 @@ func (p *Proxy) swallow(l *link, b []byte) bool {
 			close(w.found)
 		}
 		w.seen += n
+		w.lossy[l] = true
 		seen = seen[bytes.LastIndex(seen, w.witness)+len(w.witness):]
 	}
 	w.tails[l] = bytes.Clone(seen[max(0, len(seen)-len(w.witness)+1):])
-	return true
+	return w.lossy[l]
 }
 
 // Cut resets all connections and refuses new ones for d. It returns how many
@@ -170,12 +173,13 @@ func (p *Proxy) Cut(d time.Duration) int {
 	return p.resetLocked()
 }
 
-// LoseAnswers swallows what the broker answers, while everything else passes,
-// until an answer containing witness was lost and a little longer (so that the
-// sender has more in doubt than one message), or ctx is done; then it cuts all
-// connections. It returns how many witnesses were lost.
+// LoseAnswers swallows what the broker answers on each connection from the
+// first answer on that contains witness, while everything else passes, until
+// one was lost and a little longer (so that the sender has more in doubt than
+// one message), or ctx is done; then it cuts all connections. It returns how
+// many witnesses were lost.
 func (p *Proxy) LoseAnswers(ctx context.Context, witness string, longer time.Duration) int {
-	w := &loss{witness: []byte(witness), tails: map[*link][]byte{}, found: make(chan struct{})}
+	w := &loss{witness: []byte(witness), tails: map[*link][]byte{}, lossy: map[*link]bool{}, found: make(chan struct{})}
 	p.mu.Lock()
 	if p.losing != nil {
 		p.mu.Unlock()

@@ -43,7 +43,8 @@ type EventCounts struct {
 }
 
 // DeliveryCounts: applied, rejected and dead from the consume logs and dead
-// letters, retried from the attempts noted there; received, duplicate and
+// letters, retried from the attempts noted there (those before a replay stand
+// in the dead letter); received, duplicate and
 // ignored from what the consumers counted and wrote down every so often, so
 // that what a killed process had counted since is missing from these three.
 type DeliveryCounts struct {
@@ -80,7 +81,7 @@ const countEvents = `SELECT (SELECT COUNT(*) FROM outbox), (SELECT COUNT(*) FROM
   (SELECT COUNT(*)-COUNT(DISTINCT event_id) FROM broker_log WHERE event_id<>'')-(SELECT COUNT(*) FROM planted WHERE kind='duplicate')`
 
 const countDeliveries = `SELECT COALESCE(SUM(status IN ('APPLIED','SUCCESS')),0), COALESCE(SUM(status='REJECTED'),0),
-  COALESCE(SUM(MAX(attempts-1,0)),0), (SELECT COUNT(*) FROM dead_letter), (SELECT COUNT(*) FROM dead_letter WHERE state IN ('OPEN','REPLAYING')) FROM inbox`
+  COALESCE(SUM(MAX(attempts-1,0)),0)+(SELECT COALESCE(SUM(MAX(attempts-1,0)),0) FROM dead_letter WHERE state<>'OPEN'), (SELECT COUNT(*) FROM dead_letter), (SELECT COUNT(*) FROM dead_letter WHERE state IN ('OPEN','REPLAYING')) FROM inbox`
 
 const commitToPublished = `SELECT sent_at-created_at AS d FROM outbox WHERE sent_at IS NOT NULL`
 
@@ -185,8 +186,13 @@ func (r *Report) Print(w io.Writer) error {
 		seconds(r.Latency.CommitToPublished.P50), seconds(r.Latency.CommitToPublished.P99),
 		seconds(r.Latency.OrderToCompleted.P50), seconds(r.Latency.OrderToCompleted.P99))
 	p("run\t%s, %.0f orders per second, seed %d", seconds(r.Duration), r.OrdersPerSecond, r.Seed)
-	p("\t")
-	p("invariant\tchecked\tviolations\t")
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(w, "\n"); err != nil {
+		return err
+	}
+	p("invariant\tchecked\tviolations\twhat must hold")
 	for _, inv := range r.Invariants {
 		p("%s\t%d\t%d\t%s", inv.ID, inv.Checked, inv.Violations, inv.Name)
 	}

@@ -20,7 +20,7 @@ func TestNumbersOfAReportComeFromTheFacts(t *testing.T) {
 	want := Report{
 		Orders:          OrderCounts{Accepted: 3, Completed: 1, Cancelled: 1, Unsettled: 1},
 		Events:          EventCounts{Appended: 9, Published: 8, PublishedAgain: 2},
-		Deliveries:      DeliveryCounts{Applied: 6, Rejected: 1, Retried: 3, Dead: 2},
+		Deliveries:      DeliveryCounts{Applied: 6, Rejected: 1, Retried: 6, Dead: 2},
 		DeadLettersOpen: 1,
 		Latency:         Latencies{CommitToPublished: Quantiles{1e-6, 1e-6}, OrderToCompleted: Quantiles{4e-6, 4e-6}},
 	}

@@ -9,7 +9,7 @@ CREATE TABLE outbox (event_id TEXT PRIMARY KEY, service TEXT NOT NULL, event_typ
 -- processed_no counts what a consumer group did in the order of its commits. payload_hash has 16 digits here: it is what the consumer noted of what it got.
 CREATE TABLE inbox (consumer TEXT NOT NULL, event_id TEXT NOT NULL, status TEXT NOT NULL, aggregate_id TEXT NOT NULL, attempts INTEGER NOT NULL, payload_hash TEXT, processed_no INTEGER NOT NULL, processed_at INTEGER NOT NULL, PRIMARY KEY (consumer, event_id));
 CREATE TABLE retry_message (consumer TEXT NOT NULL, event_id TEXT NOT NULL, attempts INTEGER NOT NULL, next_at INTEGER NOT NULL, PRIMARY KEY (consumer, event_id));
-CREATE TABLE dead_letter (id INTEGER NOT NULL, service TEXT NOT NULL, consumer TEXT NOT NULL, event_id TEXT NOT NULL, class TEXT NOT NULL, state TEXT NOT NULL, opened_at INTEGER NOT NULL, due_at INTEGER NOT NULL, closed_at INTEGER, closed_by TEXT, PRIMARY KEY (service, id));
+CREATE TABLE dead_letter (id INTEGER NOT NULL, service TEXT NOT NULL, consumer TEXT NOT NULL, event_id TEXT NOT NULL, class TEXT NOT NULL, attempts INTEGER NOT NULL, state TEXT NOT NULL, opened_at INTEGER NOT NULL, due_at INTEGER NOT NULL, closed_at INTEGER, closed_by TEXT, PRIMARY KEY (service, id));
 CREATE TABLE subscription (consumer TEXT NOT NULL, event_type TEXT NOT NULL, PRIMARY KEY (consumer, event_type));
 -- row_sum is the hash that the row ought to have, computed here from its fields.
 CREATE TABLE audit_log (service TEXT NOT NULL, seq INTEGER NOT NULL, at_us INTEGER NOT NULL, actor TEXT NOT NULL, action TEXT NOT NULL, target TEXT NOT NULL, reason TEXT NOT NULL, prev_hash TEXT NOT NULL, row_hash TEXT NOT NULL, row_sum TEXT NOT NULL, PRIMARY KEY (service, seq));

@@ -19,7 +19,7 @@ SELECT consumer_group AS consumer, event_id, status, aggregate_id, attempts, pri
 SELECT consumer_group AS consumer, event_id, attempts, COALESCE(next_at, 0) AS next_at FROM t_consume_retry WHERE state <> 'DEAD';
 
 -- name: dead_letter
-SELECT id, :service AS service, consumer_group AS consumer, event_id, class, state, opened_at, due_at, closed_at, closed_by FROM t_dead_letter;
+SELECT id, :service AS service, consumer_group AS consumer, event_id, class, attempts, state, opened_at, due_at, closed_at, closed_by FROM t_dead_letter;
 
 -- name: audit_log
 SELECT :service AS service, seq, at AS at_us, actor, action, target, reason, prev_hash, hash AS row_hash FROM t_audit;
