@@ -1,0 +1,57 @@
+package dial
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+
+	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/broker/memory"
+	"github.com/settlemq/settle/broker/nats"
+)
+
+// BrokerConfig says how a broker is used. The zero value works.
+type BrokerConfig struct {
+	// Topics are made by Broker when they are missing. Defaults to none: a
+	// topic is made when it is first used.
+	Topics []string
+	// Logger takes warnings. Defaults to none.
+	Logger *slog.Logger
+}
+
+// Broker connects to the broker at a URL. It blocks until the broker answers,
+// about 10 s at most, or until ctx is done. A URL that can't be is a
+// *URLError; any other error means that the broker did not answer.
+func Broker(ctx context.Context, rawURL string, cfg BrokerConfig) (settle.Broker, error) {
+	u, err := parse("broker", rawURL, brokerURLs())
+	if err != nil {
+		return nil, err
+	}
+	switch u.Scheme {
+	case "memory":
+		return memory.New(memory.Config{Log: cfg.Logger}), nil
+	case "nats":
+		if err := checkNATS(u); err != nil {
+			return nil, err
+		}
+		return nats.Open(ctx, rawURL, nats.Config{Topics: cfg.Topics, Declare: true, Log: cfg.Logger})
+	}
+	return nil, unknownScheme("broker", u, brokerURLs())
+}
+
+func checkNATS(u *url.URL) error {
+	wrong := func(word, reason string) error {
+		return &URLError{Kind: "broker", Wrong: word, Reason: reason, Right: brokerURLs()[:1]}
+	}
+	switch {
+	case u.Hostname() == "":
+		return wrong(u.Host, "there is no host in")
+	case u.Port() == "":
+		return wrong(u.Host, "there is no port in")
+	case u.User.Username() == "":
+		return wrong(u.Host, "there is no token before")
+	case u.Path != "" && u.Path != "/":
+		return wrong(u.Path, "there is a path,")
+	}
+	return nil
+}

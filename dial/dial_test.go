@@ -1,0 +1,136 @@
+package dial_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/dial"
+)
+
+func TestAWrongURLNamesTheWrongWordAndTheRightOnes(t *testing.T) {
+	broker := func(u string) error { _, err := dial.Broker(t.Context(), u, dial.BrokerConfig{}); return err }
+	store := func(u string) error { _, err := dial.Store(t.Context(), u, dial.StoreConfig{}); return err }
+	tap := func(u string) error { _, err := dial.Tap(u); return err }
+	for _, c := range []struct {
+		name        string
+		open        func(string) error
+		url         string
+		wrong, want string
+	}{
+		{"unknown broker", broker, "kafke://h:1", `"kafke"`, "nats://TOKEN@host:port or memory:"},
+		{"no scheme", broker, "localhost", `"localhost"`, "nats://"},
+		{"nothing", broker, "", `""`, "nats://"},
+		{"no host", broker, "nats://s3cret@", "no host", "nats://"},
+		{"no port", broker, "nats://s3cret@h", `no port in "h"`, "nats://"},
+		{"no token", broker, "nats://h:4222", `no token before "h:4222"`, "nats://"},
+		{"bad port", broker, "nats://s3cret@h:x", "can't be read", "nats://"},
+		{"path", broker, "nats://s3cret@h:1/topic", `"/topic"`, "nats://"},
+		{"unknown database", store, "sqlite3:///x", `"sqlite3"`, "sqlite:///absolute/path.db"},
+		{"relative path", store, "sqlite:x.db", `"x.db"`, "sqlite:///"},
+		{"path taken for a host", store, "sqlite://x.db", `"x.db"`, "sqlite:///"},
+		{"no path", store, "sqlite:///", "no absolute path", "sqlite:///"},
+		{"tap without a log", tap, "memory:", `"memory"`, "nats://"},
+	} {
+		err := c.open(c.url)
+		var bad *dial.URLError
+		switch {
+		case !errors.As(err, &bad):
+			t.Errorf("%s: got %v, want a *URLError", c.name, err)
+		case !strings.Contains(err.Error(), c.wrong) || !strings.Contains(err.Error(), c.want):
+			t.Errorf("%s: %q does not name %s and %s", c.name, err, c.wrong, c.want)
+		case strings.Contains(err.Error(), "s3cret"):
+			t.Errorf("%s: %q shows the token", c.name, err)
+		}
+	}
+}
+
+func TestADatabaseIsMadeAndKeepsWhatWasAppended(t *testing.T) {
+	u := (&url.URL{Scheme: "sqlite", Path: filepath.Join(t.TempDir(), "a b.db")}).String()
+	for range 2 {
+		db, err := dial.Store(t.Context(), u, dial.StoreConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tx, err := db.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Append(t.Context(), tx, &settle.Event{Type: "thing.done", AggregateID: "1", Payload: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db, err := dial.Store(t.Context(), u, dial.StoreConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	steps, err := db.Governance.Trail(t.Context(), "1")
+	if err != nil || len(steps) != 2 {
+		t.Errorf("trail of the key: %v, %v; want two steps", steps, err)
+	}
+}
+
+func TestADatabaseInAMissingDirectoryIsNoMatterOfTheURL(t *testing.T) {
+	_, err := dial.Store(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "none", "x.db"), dial.StoreConfig{})
+	var bad *dial.URLError
+	if err == nil || errors.As(err, &bad) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAServedBrokerTakesMessagesUntilItIsEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ready, ended := make(chan string, 1), make(chan error, 1)
+	dir := filepath.Join(t.TempDir(), "broker")
+	go func() {
+		ended <- dial.ServeBroker(ctx, dial.ServerConfig{Dir: dir, Ready: func(u string) { ready <- u }})
+	}()
+	var at string
+	select {
+	case at = <-ready:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	b, err := dial.Broker(t.Context(), at, dial.BrokerConfig{Topics: []string{settle.DefaultTopic}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &settle.Event{Type: "thing.done", AggregateID: "1", Payload: []byte("{}")}
+	if err := e.Prepare(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.Publish(t.Context(), []settle.Message{{ID: e.ID, Event: e}}); got[0].Err != nil {
+		t.Error(got[0].Err)
+	}
+	tap, err := dial.Tap(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, last, err := tap.Bounds(t.Context(), settle.DefaultTopic); err != nil || first != 1 || last != 1 {
+		t.Errorf("log from %d to %d, %v; want one record", first, last, err)
+	}
+	_ = tap.Close()
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,65 @@
+package dial
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/govern"
+	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/sqlite"
+)
+
+// StoreConfig says how a database is opened. The zero value works.
+type StoreConfig struct {
+	// Service names whose database it is, in dead letters and trails. Defaults
+	// to the name of the file or database.
+	Service string
+	// Crash is called at named points by tests that kill the process there.
+	// Defaults to nil: nothing.
+	Crash func(point string)
+}
+
+// Database is one service's database, whatever its kind: the outbox as the
+// application and as the relay see it, the consumer's inbox, and governance.
+type Database struct {
+	settle.Outbox[*sql.Tx]
+	// Log is the outbox as the relay reads it.
+	Log relay.Store
+	// Inbox is what the database's consumer groups have done.
+	Inbox settle.Inbox[*sql.Tx]
+	// Governance is what people look at and act on.
+	Governance govern.Store
+	// Reader takes reads outside of transactions; it can't write.
+	Reader *sql.DB
+
+	begin func(ctx context.Context) (*sql.Tx, error)
+	close func() error
+}
+
+// Begin starts a transaction that may write. It waits for its turn, or until
+// ctx is done.
+func (d *Database) Begin(ctx context.Context) (*sql.Tx, error) { return d.begin(ctx) }
+
+// Close ends all connections; transactions that are open are rolled back.
+func (d *Database) Close() error { return d.close() }
+
+// Store opens the database at a URL and brings its tables up to date. A URL
+// that can't be is a *URLError; any other error comes from the database.
+func Store(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, error) {
+	u, err := parse("database", rawURL, databaseURLs())
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme != "sqlite" {
+		return nil, unknownScheme("database", u, databaseURLs())
+	}
+	if u.Host != "" || len(u.Path) < 2 || u.Path[0] != '/' {
+		return nil, &URLError{Kind: "database", Wrong: u.Host + u.Path + u.Opaque, Reason: "there is no absolute path in", Right: databaseURLs()}
+	}
+	s, err := sqlite.Open(ctx, u.Path, sqlite.Config{Service: cfg.Service, Crash: cfg.Crash})
+	if err != nil {
+		return nil, err
+	}
+	return &Database{Outbox: s, Log: s.Log(), Inbox: s.Inbox(), Governance: s.Governance(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
+}

@@ -1,0 +1,92 @@
+package shop
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/settlemq/settle/consumer"
+	"github.com/settlemq/settle/relay"
+)
+
+// Roles of the shop's processes.
+const (
+	RoleOrderAPI          = "order-api"
+	RoleOrderRelay        = "order-relay"
+	RoleOrderConsumer     = "order-consumer"
+	RoleInventoryRelay    = "inventory-relay"
+	RoleInventoryConsumer = "inventory-consumer"
+)
+
+// Roles returns all roles.
+func Roles() []string {
+	return []string{RoleOrderAPI, RoleOrderRelay, RoleOrderConsumer, RoleInventoryRelay, RoleInventoryConsumer}
+}
+
+// Config says what Run and Solo run. Dir is required; Run needs BrokerURL too.
+type Config struct {
+	// Dir keeps the shop: order.db, inventory.db and, under Solo, broker/. It
+	// is made when missing.
+	Dir string
+	// BrokerURL is where the broker is; see package dial. Solo brings its own.
+	BrokerURL string
+	// Roles to run in this process. Defaults to all.
+	Roles []string
+	// Listen is the address of the HTTP entry. Defaults to 127.0.0.1:8080.
+	Listen string
+	// Ready is called with the address of the HTTP entry once it serves.
+	// Defaults to nil: nothing.
+	Ready func(addr string)
+	// Queue is how many requests may wait for their commit; more are refused
+	// with 503. Defaults to 1024.
+	Queue int
+	// MaxBatch is how many orders share a transaction. Defaults to 256.
+	MaxBatch int
+	// Relay and Consumer set up the relays and consumer groups of both
+	// services. Name, Crash and Logger are set by the shop. Their zero values
+	// work.
+	Relay    relay.Config
+	Consumer consumer.Config
+	// StatsDir is where each consumer writes down what it has counted, every
+	// quarter of a second, in a file of its own; see ReadStats. Defaults to
+	// none.
+	StatsDir string
+	// Crash is called at named points by tests that kill the process there.
+	// Defaults to nil: nothing.
+	Crash func(point string)
+	// Logger gets what a person should know. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Dir == "" {
+		return c, errors.New("run shop: no directory is given")
+	}
+	if len(c.Roles) == 0 {
+		c.Roles = Roles()
+	}
+	for _, role := range c.Roles {
+		if !slices.Contains(Roles(), role) {
+			return c, fmt.Errorf("run shop: unknown role %q; the roles are %s", role, strings.Join(Roles(), ", "))
+		}
+	}
+	if c.Listen == "" {
+		c.Listen = "127.0.0.1:8080"
+	}
+	if c.Queue <= 0 {
+		c.Queue = 1024
+	}
+	if c.MaxBatch <= 0 {
+		c.MaxBatch = 256
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c, nil
+}
+
+func (c Config) has(roles ...string) bool {
+	return slices.ContainsFunc(roles, func(r string) bool { return slices.Contains(c.Roles, r) })
+}

@@ -1,0 +1,193 @@
+package shop
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/settlemq/settle"
+)
+
+func inventoryIn(t testing.TB, dir string) *inventoryService {
+	t.Helper()
+	s, err := openInventory(t.Context(), dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.db.Close() })
+	return s
+}
+
+// rowQuerier is a database or a transaction.
+type rowQuerier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func number(t testing.TB, db rowQuerier, query string, args ...any) int64 {
+	t.Helper()
+	var n int64
+	if err := db.QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+func createdEvent(t testing.TB, orderID string, lines ...Item) *settle.Event {
+	t.Helper()
+	payload, err := json.Marshal(orderFacts{OrderID: orderID, CustomerID: "c", Items: lines})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &settle.Event{ID: settle.NewID(), Type: OrderCreated, AggregateID: orderID, BizKey: "c", TraceID: "trace", Payload: payload}
+}
+
+// handle passes e to the handler of its type, in a transaction of its own.
+func (s *inventoryService) handle(t testing.TB, e *settle.Event) error {
+	t.Helper()
+	return inTx(t.Context(), s.db, func(tx *sql.Tx) error {
+		if e.Type == OrderCreated {
+			return s.created(t.Context(), tx, e)
+		}
+		return s.cancelled(t.Context(), tx, e)
+	})
+}
+
+// wrongStock lists the articles whose stock is not what ledger and
+// reservations say.
+const wrongStock = `SELECT COUNT(*) FROM t_stock s WHERE available < 0 OR reserved < 0 OR initial_qty <> available + reserved + sold
+ OR available <> initial_qty + COALESCE((SELECT SUM(d_available) FROM t_stock_ledger l WHERE l.sku = s.sku), 0)
+ OR reserved <> COALESCE((SELECT SUM(qty) FROM t_reservation_line r WHERE r.sku = s.sku AND r.state = 'RESERVED'), 0)`
+
+func TestStockIsRightWhateverOrderEventsComeIn(t *testing.T) {
+	s := inventoryIn(t, t.TempDir())
+	round, released := 0, int64(0)
+	rapid.Check(t, func(rt *rapid.T) {
+		round++
+		tx, err := s.db.Begin(t.Context())
+		if err != nil {
+			rt.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		sku := func(i int) string { return fmt.Sprintf("r%d-%d", round, i) }
+		if err := raise(t.Context(), tx, []Level{{sku(0), 5}, {sku(1), 3}}); err != nil {
+			rt.Fatal(err)
+		}
+		n := rapid.IntRange(1, 15).Draw(rt, "events")
+		for range n {
+			order := rapid.IntRange(0, 3).Draw(rt, "order")
+			e := createdEvent(t, fmt.Sprint("o", order), Item{sku(0), 1 + order%2*2}, Item{sku(1), 1})
+			take := s.created
+			if rapid.Bool().Draw(rt, "cancel") {
+				e.Type, take = OrderCancelled, s.cancelled
+			}
+			if err := take(t.Context(), tx, e); err != nil {
+				rt.Fatal(err)
+			}
+			if bad := number(t, tx, wrongStock); bad != 0 {
+				rt.Fatalf("after %s of order %d the stock of %d articles is wrong", e.Type, order, bad)
+			}
+		}
+		if gaps := number(t, tx, `SELECT COUNT(*) FROM (SELECT aggregate_id FROM t_outbox_event GROUP BY aggregate_id HAVING MAX(aggregate_seq) <> COUNT(*) OR MIN(aggregate_seq) <> 1)`); gaps != 0 {
+			rt.Fatalf("%d reservations have gaps in their events", gaps)
+		}
+		released += number(t, tx, `SELECT COUNT(*) FROM t_stock_ledger WHERE kind = 'RELEASE'`)
+	})
+	if released == 0 {
+		t.Error("nothing was ever released: the test shows nothing")
+	}
+}
+
+func TestTheTableRefusesStockBelowZero(t *testing.T) {
+	dir := t.TempDir()
+	s := inventoryIn(t, dir)
+	if err := Stock(t.Context(), dir, Level{"a", 1}); err != nil {
+		t.Fatal(err)
+	}
+	err := inTx(t.Context(), s.db, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(t.Context(), takeStock, 2, "a")
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "CHECK") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAllLinesAreReservedOrNone(t *testing.T) {
+	dir := t.TempDir()
+	s := inventoryIn(t, dir)
+	if err := Stock(t.Context(), dir, Level{"a", 5}, Level{"b", 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.handle(t, createdEvent(t, "o1", Item{"a", 2}, Item{"b", 2})); err != nil {
+		t.Fatal(err)
+	}
+	if held := number(t, s.db.Reader, `SELECT SUM(reserved) FROM t_stock`); held != 0 {
+		t.Errorf("%d pieces are held for an order that failed", held)
+	}
+	var payload string
+	if err := s.db.Reader.QueryRow(`SELECT payload FROM t_outbox_event WHERE event_type = ?`, InventoryReserveFailed).Scan(&payload); err != nil || !strings.Contains(payload, "2 of b asked for, 1 available") {
+		t.Errorf("the failure says %s, %v", payload, err)
+	}
+	if err := s.handle(t, createdEvent(t, "o2", Item{"a", 5}, Item{"b", 1})); err != nil {
+		t.Fatal(err)
+	}
+	if left := number(t, s.db.Reader, `SELECT SUM(available) FROM t_stock`); left != 0 {
+		t.Errorf("%d pieces are left; want 0", left)
+	}
+}
+
+func TestAnUnknownArticleIsAnErrorUntilItIsStocked(t *testing.T) {
+	dir := t.TempDir()
+	s := inventoryIn(t, dir)
+	e := createdEvent(t, "o1", Item{"new", 1})
+	err := s.handle(t, e)
+	if err == nil || settle.IsPermanent(err) || settle.IsUnavailable(err) || !strings.Contains(err.Error(), "sku new is not stocked") {
+		t.Fatalf("got %v; want an error that is retried", err)
+	}
+	if err := Stock(t.Context(), dir, Level{"new", 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.handle(t, e); err != nil {
+		t.Fatal(err)
+	}
+	if held := number(t, s.db.Reader, `SELECT reserved FROM t_stock WHERE sku = 'new'`); held != 1 {
+		t.Errorf("%d held; want 1", held)
+	}
+}
+
+func TestStockingAgainChangesNothingAndMoreRaises(t *testing.T) {
+	dir := t.TempDir()
+	s := inventoryIn(t, dir)
+	for _, c := range []struct{ level, want int64 }{{5, 5}, {5, 5}, {3, 5}, {8, 8}} {
+		if err := Stock(t.Context(), dir, Level{"a", c.level}); err != nil {
+			t.Fatal(err)
+		}
+		if got := number(t, s.db.Reader, `SELECT initial_qty FROM t_stock WHERE sku = 'a' AND available = initial_qty`); got != c.want {
+			t.Errorf("after level %d there are %d; want %d", c.level, got, c.want)
+		}
+	}
+	for _, bad := range []Level{{"", 1}, {"a b", 1}, {"a", -1}, {"a", maxStock + 1}} {
+		if err := Stock(t.Context(), dir, Level{"ok", 1}, bad); err == nil {
+			t.Errorf("level %v is taken", bad)
+		}
+	}
+	if n := number(t, s.db.Reader, `SELECT COUNT(*) FROM t_stock`); n != 1 {
+		t.Errorf("%d articles; want 1: a list with a bad level sets none", n)
+	}
+}
+
+func TestAPayloadThatCannotBeReadIsADeadLetterAtOnce(t *testing.T) {
+	s := inventoryIn(t, t.TempDir())
+	for _, payload := range []string{`{}`, `[]`, `{"items":"x"}`, `{"items":[{"sku":1}]}`} {
+		e := createdEvent(t, "o1")
+		e.Payload = []byte(payload)
+		if err := s.handle(t, e); !settle.IsPermanent(err) {
+			t.Errorf("%s: got %v", payload, err)
+		}
+	}
+}

@@ -1,0 +1,337 @@
+package shop
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/settlemq/settle"
+)
+
+// entry is an order service's HTTP entry without relay and consumer.
+type entry struct {
+	orders  *orderService
+	commits atomic.Int64
+	url     string
+}
+
+func newEntry(t *testing.T, queue, most int) *entry {
+	t.Helper()
+	orders, err := openOrders(t.Context(), t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &entry{orders: orders}
+	c := newCommitter(orders, queue, most, func(point string) {
+		if point == "order.after_commit" {
+			e.commits.Add(1)
+		}
+	})
+	h := &orderHandler{orders: orders, committer: c, log: slog.New(slog.DiscardHandler), waiting: func(context.Context, string) (string, error) { return "for a test", nil }}
+	server := httptest.NewServer(h.routes())
+	e.url = server.URL
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		server.Close()
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if err := orders.db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// post places an order and returns status, headers and body.
+func (e *entry) post(t testing.TB, key, body string, headers ...string) (int, http.Header, string) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodPost, e.url+"/orders", strings.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return 0, nil, ""
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	return do(t, req)
+}
+
+func do(t testing.TB, req *http.Request) (int, http.Header, string) {
+	t.Helper()
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Error(err)
+		return 0, nil, ""
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return resp.StatusCode, resp.Header, string(b)
+}
+
+func (e *entry) get(t testing.TB, path string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, e.url+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, _, body := do(t, req)
+	return status, body
+}
+
+func (e *entry) count(t testing.TB, table string) int64 {
+	t.Helper()
+	return number(t, e.orders.db.Reader, "SELECT COUNT(*) FROM "+table)
+}
+
+const goodOrder = `{"customerId":"c","amount":"11.77","items":[{"sku":"a","quantity":1},{"sku":"b","quantity":2}]}`
+
+func TestAnOrderIsStoredWithItsLinesAndItsEvent(t *testing.T) {
+	e := newEntry(t, 10, 10)
+	trace := strings.Repeat("ab", 16)
+	status, header, body := e.post(t, "k1", goodOrder, "Traceparent", "00-"+trace+"-00f067aa0ba902b7-01")
+	id := OrderID("k1")
+	if status != http.StatusCreated || header.Get("Location") != "/orders/"+id || !strings.Contains(body, id) {
+		t.Fatalf("got %d %v %s", status, header, body)
+	}
+	if e.count(t, "t_order") != 1 || e.count(t, "t_order_item") != 2 || e.count(t, "t_outbox_event") != 1 {
+		t.Error("order, two lines and one event are not all there")
+	}
+	var kind, key, payload, traceID string
+	var seq int64
+	err := e.orders.db.Reader.QueryRow(`SELECT event_type, aggregate_id, aggregate_seq, trace_id, payload FROM t_outbox_event`).Scan(&kind, &key, &seq, &traceID, &payload)
+	if err != nil || kind != OrderCreated || key != id || seq != 1 || traceID != trace {
+		t.Errorf("event %s of %s with seq %d, trace %s: %v", kind, key, seq, traceID, err)
+	}
+	var facts orderFacts
+	if err := json.Unmarshal([]byte(payload), &facts); err != nil || facts.Amount != 1177 || len(facts.Items) != 2 {
+		t.Errorf("payload %s: %v", payload, err)
+	}
+	code, shown := e.get(t, "/orders/"+id)
+	var o OrderStatus
+	if err := json.Unmarshal([]byte(shown), &o); err != nil || code != 200 || o.Status != StatusCreated || o.Settled || o.Waiting != "for a test" || o.Amount != 1177 || len(o.Items) != 2 {
+		t.Errorf("shown as %d %s", code, shown)
+	}
+}
+
+func TestTheSameRequestGivesTheSameOrder(t *testing.T) {
+	e := newEntry(t, 10, 10)
+	_, _, first := e.post(t, "k1", goodOrder)
+	same := `{"items":[{"quantity":1,"sku":"a"},{"sku":"b","quantity":2}],"amount":11.77,"customerId":"c"}`
+	status, _, again := e.post(t, "k1", same)
+	if status != http.StatusOK || again != first {
+		t.Errorf("got %d %s; want 200 %s", status, again, first)
+	}
+	status, header, body := e.post(t, "k1", strings.Replace(goodOrder, "11.77", "11.78", 1))
+	if status != http.StatusConflict || header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("another order under the key: %d %s", status, body)
+	}
+	if e.count(t, "t_order") != 1 || e.count(t, "t_outbox_event") != 1 {
+		t.Error("there is more than one order, or event")
+	}
+}
+
+func TestFiftyEqualRequestsAtOnceMakeOneOrder(t *testing.T) {
+	e := newEntry(t, 100, 16)
+	var codes [600]atomic.Int64
+	var clients sync.WaitGroup
+	for range 50 {
+		clients.Go(func() {
+			status, _, _ := e.post(t, "k1", goodOrder)
+			codes[status].Add(1)
+		})
+	}
+	clients.Wait()
+	if codes[201].Load() != 1 || codes[200].Load() != 49 {
+		t.Errorf("%d × 201, %d × 200; want 1 and 49", codes[201].Load(), codes[200].Load())
+	}
+	if e.count(t, "t_order") != 1 || e.count(t, "t_outbox_event") != 1 {
+		t.Error("there is more than one order, or event")
+	}
+}
+
+func TestBadRequestsAreRefusedWithReasonsAndLeaveNothing(t *testing.T) {
+	e := newEntry(t, 10, 10)
+	for _, c := range []struct {
+		name, key, body string
+		headers         []string
+		status          int
+		want            string
+	}{
+		{"no key", "", goodOrder, nil, 400, "Idempotency-Key is empty"},
+		{"long key", strings.Repeat("k", 65), goodOrder, nil, 400, "limit is 64"},
+		{"key with a space", "a b", goodOrder, nil, 400, "printable"},
+		{"no content type", "k", goodOrder, []string{"Content-Type", ""}, 415, "application/json"},
+		{"unknown content type", "k", goodOrder, []string{"Content-Type", "text/xml"}, 415, "application/json"},
+		{"broken content type", "k", goodOrder, []string{"Content-Type", ";;"}, 415, "application/json"},
+		{"cut JSON", "k", goodOrder[:20], nil, 400, "not one JSON object"},
+		{"two objects", "k", goodOrder + goodOrder, nil, 400, "not one JSON object"},
+		{"oversized body", "k", goodOrder + strings.Repeat(" ", maxBody), nil, 413, "64 KiB"},
+		{"oversized text", "k", `{"customerId":"` + strings.Repeat("x", maxBody) + `"}`, nil, 413, "64 KiB"},
+		{"negative amount", "k", strings.Replace(goodOrder, "11.77", "-1", 1), nil, 422, `"field":"amount","reason":"is negative"`},
+		{"three decimals", "k", strings.Replace(goodOrder, "11.77", "1.234", 1), nil, 422, "two decimals"},
+		{"huge amount", "k", strings.Replace(goodOrder, "11.77", strings.Repeat("9", 400), 1), nil, 422, "above the limit"},
+		{"quantity 0", "k", strings.Replace(goodOrder, `"quantity":1`, `"quantity":0`, 1), nil, 422, "items[0].quantity"},
+	} {
+		status, header, body := e.post(t, c.key, c.body, c.headers...)
+		if status != c.status || !strings.Contains(body, c.want) || header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: got %d %s %s; want %d with %q", c.name, status, header.Get("Content-Type"), body, c.status, c.want)
+		}
+	}
+	if e.count(t, "t_order") != 0 || e.count(t, "t_outbox_event") != 0 {
+		t.Error("a refused request left something behind")
+	}
+	if status, body := e.get(t, "/orders/none"); status != 404 || !strings.Contains(body, "there is no order none") {
+		t.Errorf("unknown order: %d %s", status, body)
+	}
+	if status, _ := e.get(t, "/orders"); status != 405 {
+		t.Errorf("GET /orders: %d", status)
+	}
+	if status, _ := e.get(t, "/healthz"); status != 200 {
+		t.Errorf("health: %d", status)
+	}
+}
+
+// hold keeps the file's turn, so that no commit gets through until release.
+func (e *entry) hold(t *testing.T) (release func()) {
+	t.Helper()
+	tx, err := e.orders.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() { _ = tx.Rollback() }
+}
+
+func TestOrdersThatWaitShareACommit(t *testing.T) {
+	e := newEntry(t, 100, 100)
+	release := e.hold(t)
+	var clients sync.WaitGroup
+	for i := range 60 {
+		clients.Go(func() {
+			if status, _, body := e.post(t, fmt.Sprint("k", i), goodOrder); status != http.StatusCreated {
+				t.Errorf("got %d %s", status, body)
+			}
+		})
+	}
+	release()
+	clients.Wait()
+	if n := e.commits.Load(); n == 0 || n > 30 || e.count(t, "t_outbox_event") != 60 {
+		t.Errorf("%d commits for 60 orders, %d events", n, e.count(t, "t_outbox_event"))
+	}
+}
+
+func TestAFullQueueShedsAtOnceAndStoresNothingOfWhatItRefused(t *testing.T) {
+	e := newEntry(t, 4, 2)
+	release := e.hold(t)
+	var shed, stored atomic.Int64
+	var clients sync.WaitGroup
+	enough := make(chan struct{})
+	for i := range 40 {
+		clients.Go(func() {
+			status, header, body := e.post(t, fmt.Sprint("k", i), goodOrder)
+			switch {
+			case status == http.StatusCreated:
+				stored.Add(1)
+			case status == http.StatusServiceUnavailable && header.Get("Retry-After") != "" && strings.Contains(body, errBusy.Error()):
+				if shed.Add(1) == 30 {
+					close(enough)
+				}
+			default:
+				t.Errorf("got %d %s", status, body)
+			}
+		})
+	}
+	<-enough
+	release()
+	clients.Wait()
+	if stored.Load()+shed.Load() != 40 || e.count(t, "t_order") != stored.Load() || e.count(t, "t_outbox_event") != stored.Load() {
+		t.Errorf("%d stored and %d shed for the clients; %d orders and %d events in the database", stored.Load(), shed.Load(), e.count(t, "t_order"), e.count(t, "t_outbox_event"))
+	}
+}
+
+func TestAnOrderThatCannotBeStoredDoesNotHarmThoseBesideIt(t *testing.T) {
+	orders, err := openOrders(t.Context(), t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = orders.db.Close() }()
+	c := newCommitter(orders, 10, 10, nil)
+	var batch []*placement
+	for i := range 5 {
+		r := OrderRequest{CustomerID: "c", Amount: 1, Items: []Item{{"a", 1}, {"b", 1}}}
+		if i == 2 {
+			r.Items[1].Quantity = -1 // got past the checks; the table refuses it
+		}
+		batch = append(batch, &placement{key: fmt.Sprint("k", i), request: r, hash: r.hash(), done: make(chan error, 1)})
+	}
+	c.commit(t.Context(), batch)
+	for i, p := range batch {
+		if err := <-p.done; (err != nil) != (i == 2) {
+			t.Errorf("order %d: %v", i, err)
+		}
+	}
+	for table, want := range map[string]int64{"t_order": 4, "t_order_item": 8, "t_outbox_event": 4} {
+		if n := number(t, orders.db.Reader, "SELECT COUNT(*) FROM "+table); n != want {
+			t.Errorf("%d rows in %s; want %d", n, table, want)
+		}
+	}
+}
+
+func TestACommitterThatStopsRefusesWhatWaits(t *testing.T) {
+	c := newCommitter(nil, 10, 10, nil)
+	p := &placement{done: make(chan error, 1)}
+	c.queue <- p
+	c.refuse()
+	if err := <-p.done; !errors.Is(err, errStopping) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOrdersFollowTheAnswersOfTheInventory(t *testing.T) {
+	e := newEntry(t, 10, 10)
+	for i, answers := range [][]string{{InventoryReserved, InventoryReserved, InventoryReserveFailed}, {InventoryReserveFailed, InventoryReserved}} {
+		key := fmt.Sprint("k", i)
+		e.post(t, key, goodOrder)
+		for _, a := range answers {
+			ev := createdEvent(t, OrderID(key))
+			ev.Type, ev.Payload = a, []byte(`{"orderId":"x","items":[],"reason":"none left"}`)
+			if err := inTx(t.Context(), e.orders.db, func(tx *sql.Tx) error { return e.orders.decided(t.Context(), tx, ev) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o, err := e.orders.status(t.Context(), OrderID(key))
+		want := []string{StatusReserved, StatusCancelled}[i]
+		if err != nil || o.Status != want || !o.Settled || o.Version != 2 {
+			t.Errorf("after %v: %+v, %v", answers, o, err)
+		}
+		if n := number(t, e.orders.db.Reader, `SELECT COUNT(*) FROM t_outbox_event WHERE aggregate_id = ?`, OrderID(key)); n != 2 {
+			t.Errorf("%d events of an order at version 2", n)
+		}
+	}
+	unknown := createdEvent(t, "o-none")
+	unknown.Type = InventoryReserved
+	err := inTx(t.Context(), e.orders.db, func(tx *sql.Tx) error { return e.orders.decided(t.Context(), tx, unknown) })
+	if err == nil || settle.IsPermanent(err) {
+		t.Errorf("answer for an unknown order: %v; want an error that is retried", err)
+	}
+}

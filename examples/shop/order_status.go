@@ -1,0 +1,53 @@
+package shop
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrNoOrder is returned for an order id that is not there.
+var ErrNoOrder = errors.New("no such order")
+
+// OrderStatus is what GET /orders/{id} tells of an order.
+type OrderStatus struct {
+	OrderID    string    `json:"orderId"`
+	CustomerID string    `json:"customerId"`
+	Amount     Cents     `json:"amount"`
+	Items      []Item    `json:"items"`
+	Status     string    `json:"status"`
+	Reason     string    `json:"reason,omitempty"`
+	Version    int64     `json:"version"`
+	TraceID    string    `json:"traceId"`
+	CreatedAt  time.Time `json:"createdAt"`
+	UpdatedAt  time.Time `json:"updatedAt"`
+	// Settled is true when nothing more is to happen. Otherwise Waiting says
+	// what for.
+	Settled bool   `json:"settled"`
+	Waiting string `json:"waiting,omitempty"`
+}
+
+const readOrder = `SELECT customer_id, amount_cents, status, reason, version, trace_id, created_at, updated_at FROM t_order WHERE order_id = ?`
+
+// status reads one order; ErrNoOrder if it is not there.
+func (s *orderService) status(ctx context.Context, id string) (OrderStatus, error) {
+	o := OrderStatus{OrderID: id}
+	var created, updated int64
+	err := s.db.Reader.QueryRowContext(ctx, readOrder, id).Scan(&o.CustomerID, &o.Amount, &o.Status, &o.Reason, &o.Version, &o.TraceID, &created, &updated)
+	if errors.Is(err, sql.ErrNoRows) {
+		return o, ErrNoOrder
+	}
+	if err != nil {
+		return o, fmt.Errorf("read order: %w", err)
+	}
+	o.CreatedAt, o.UpdatedAt = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()
+	o.Settled = o.Status != StatusCreated
+	rows, err := s.db.Reader.QueryContext(ctx, findItems, id)
+	if err != nil {
+		return o, fmt.Errorf("read lines: %w", err)
+	}
+	o.Items, err = scanItems(rows)
+	return o, err
+}

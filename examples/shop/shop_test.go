@@ -1,0 +1,243 @@
+package shop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/govern"
+)
+
+// running is a shop that runs in this process.
+type running struct {
+	entry
+	dir  string
+	stop func()
+	view *View
+}
+
+// testConfig makes retries quick and the group patient with poison.
+func testConfig(dir string) Config {
+	cfg := Config{Dir: dir, Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler), StatsDir: filepath.Join(dir, "stats")}
+	cfg.Consumer.Retry = settle.Backoff{Base: 5 * time.Millisecond, Max: 20 * time.Millisecond, Attempts: 3}
+	cfg.Consumer.RetryPoll = 20 * time.Millisecond
+	cfg.Consumer.Breaker.DistinctKeys = -1
+	return cfg
+}
+
+// start runs a shop until stop is called, or the test ends.
+func start(t *testing.T, run func(context.Context, Config) error, cfg Config) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan string, 1), make(chan error, 1)
+	cfg.Ready = func(addr string) { ready <- addr }
+	go func() { ended <- run(ctx, cfg) }()
+	r := &running{dir: cfg.Dir}
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("shop ended with %v", err)
+		}
+	})
+	t.Cleanup(r.stop)
+	select {
+	case addr := <-ready:
+		r.url = "http://" + addr
+	case err := <-ended:
+		ended <- nil
+		t.Fatal(err)
+	}
+	var err error
+	if r.view, err = OpenView(t.Context(), cfg.Dir, ViewConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.view.Close() })
+	return r
+}
+
+func memoryShop(ctx context.Context, cfg Config) error {
+	cfg.BrokerURL = "memory:"
+	return Run(ctx, cfg)
+}
+
+// eventually looks until it holds; the databases ring no bell for other
+// processes.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 20 s", what)
+		}
+	}
+}
+
+func (r *running) place(t *testing.T, key string, lines ...Item) {
+	t.Helper()
+	b, err := json.Marshal(OrderRequest{CustomerID: "c", Amount: 100, Items: lines})
+	if err != nil {
+		t.Error(err)
+	}
+	if status, _, body := r.post(t, key, string(b)); status != http.StatusCreated {
+		t.Errorf("placing %s: %d %s", key, status, body)
+	}
+}
+
+func (r *running) with(t *testing.T, status string) int64 {
+	return number(t, r.view.orders.db.Reader, `SELECT COUNT(*) FROM t_order WHERE status = ?`, status)
+}
+
+func TestRealOrdersAreAllSettledByAShopInOneProcess(t *testing.T) {
+	dir := t.TempDir()
+	feed, err := SampleFeed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders := feed.Take(200)
+	if err := Stock(t.Context(), dir, Demand(orders)...); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, Solo, testConfig(dir))
+	if err := Solo(t.Context(), testConfig(dir)); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("a second shop in the directory: %v", err)
+	}
+	var clients sync.WaitGroup
+	for c := range 8 {
+		clients.Go(func() {
+			for i := c; i < len(orders); i += 8 {
+				if status, _, body := r.post(t, orders[i].Key, orderJSON(t, orders[i].OrderRequest)); status != http.StatusCreated {
+					t.Errorf("order %d: %d %s", i, status, body)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	eventually(t, "200 orders reserved", func() bool { return r.with(t, StatusReserved) == 200 })
+	if bad := number(t, r.view.inventory.db.Reader, wrongStock); bad != 0 {
+		t.Errorf("the stock of %d articles is wrong", bad)
+	}
+	if open, err := Unsettled(t.Context(), dir); err != nil || len(open) != 0 {
+		t.Errorf("unsettled: %v, %v", open, err)
+	}
+	j, err := r.view.Federation().Trail(t.Context(), OrderID(orders[0].Key))
+	if err != nil || !strings.Contains(fmt.Sprint(j.Steps), "applied inventory") && len(j.Steps) < 6 {
+		t.Errorf("trail: %v, %v", j.Steps, err)
+	}
+	r.stop()
+	stats, err := ReadStats(filepath.Join(dir, "stats"))
+	if err != nil || len(stats) != 2 || stats[0].Applied != 200 || stats[1].Applied != 200 {
+		t.Errorf("stats: %+v, %v; want two groups with 200 applied each", stats, err)
+	}
+}
+
+func TestAShopGoesOnWhereTheLastOneEnded(t *testing.T) {
+	dir := t.TempDir()
+	if err := Stock(t.Context(), dir, Level{"a", 100}); err != nil {
+		t.Fatal(err)
+	}
+	cfg := testConfig(dir)
+	cfg.Roles = []string{RoleOrderAPI} // nobody delivers
+	r := start(t, Solo, cfg)
+	for i := range 20 {
+		r.place(t, fmt.Sprint("k", i), Item{"a", 1})
+	}
+	open, err := r.view.Unsettled(t.Context(), 5)
+	if err != nil || len(open) != 5 || open[0].Age <= 0 || !strings.Contains(open[0].Cause, "order.created waits to be published") {
+		t.Errorf("unsettled: %+v, %v", open, err)
+	}
+	r.stop()
+	again := start(t, Solo, testConfig(dir))
+	eventually(t, "20 orders reserved", func() bool { return again.with(t, StatusReserved) == 20 })
+	if status, body := again.get(t, "/orders/"+OrderID("k0")); status != 200 || !strings.Contains(body, `"settled":true`) {
+		t.Errorf("got %d %s", status, body)
+	}
+}
+
+func TestOneOfAHundredBuyersGetsTheLastPiece(t *testing.T) {
+	dir := t.TempDir()
+	if err := Stock(t.Context(), dir, Level{"last", 1}); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, memoryShop, testConfig(dir))
+	var buyers sync.WaitGroup
+	for i := range 100 {
+		buyers.Go(func() { r.place(t, fmt.Sprint("k", i), Item{"last", 1}) })
+	}
+	buyers.Wait()
+	eventually(t, "99 orders cancelled", func() bool { return r.with(t, StatusCancelled) == 99 })
+	eventually(t, "one order reserved", func() bool { return r.with(t, StatusReserved) == 1 })
+	if bad := number(t, r.view.inventory.db.Reader, wrongStock); bad != 0 {
+		t.Error("the stock is wrong")
+	}
+	if n := number(t, r.view.orders.db.Reader, `SELECT COUNT(*) FROM t_order WHERE status = 'CANCELLED' AND reason = '1 of last asked for, 0 available'`); n != 99 {
+		t.Errorf("%d cancelled orders say why", n)
+	}
+}
+
+func TestAnUnknownArticleBecomesADeadLetterThatStockAndReplayRepair(t *testing.T) {
+	dir := t.TempDir()
+	r := start(t, memoryShop, testConfig(dir))
+	r.place(t, "k1", Item{"new", 1})
+	store, _ := r.view.Federation().Store("inventory")
+	var dead []govern.DeadLetter
+	eventually(t, "a dead letter", func() bool {
+		var err error
+		if dead, err = store.DeadLetters(t.Context(), govern.Filter{}); err != nil {
+			t.Fatal(err)
+		}
+		return len(dead) == 1
+	})
+	id := OrderID("k1")
+	if d := dead[0]; d.Key != id || d.Class != settle.ClassHandler || !strings.Contains(d.Reason, "sku new is not stocked") || d.Attempts != 3 {
+		t.Errorf("dead letter %+v", d)
+	}
+	if open, err := r.view.Unsettled(t.Context(), 10); err != nil || len(open) != 0 {
+		t.Errorf("an order that a dead letter explains is listed: %v, %v", open, err)
+	}
+	if _, body := r.get(t, "/orders/"+id); !strings.Contains(body, "order.created is a dead letter") || !strings.Contains(body, "sku new is not stocked") {
+		t.Errorf("shown as %s", body)
+	}
+	if err := Stock(t.Context(), dir, Level{"new", 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Replay(t.Context(), govern.Act{By: "test", Reason: "stocked"}, govern.ReplayOptions{}, dead[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the order reserved", func() bool { return r.with(t, StatusReserved) == 1 })
+}
+
+func TestAViewOfADirectoryWithoutAShopIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Unsettled(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "holds none") {
+		t.Errorf("got %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 0 {
+		t.Errorf("looking made %v", left)
+	}
+}
+
+func TestAWrongConfigIsRefusedBeforeAnythingStarts(t *testing.T) {
+	for want, cfg := range map[string]Config{
+		"no directory":                       {},
+		`unknown role "order-apy"; the role`: {Dir: t.TempDir(), Roles: []string{"order-apy"}},
+		"unknown scheme":                     {Dir: t.TempDir(), Roles: []string{RoleOrderRelay}, BrokerURL: "kafke:"},
+	} {
+		err := Run(t.Context(), cfg)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v; want %q", err, want)
+		}
+		var wrong *dial.URLError
+		if errors.As(err, &wrong) != (want == "unknown scheme") {
+			t.Errorf("%v has the wrong type", err)
+		}
+	}
+}

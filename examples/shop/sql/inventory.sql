@@ -1,0 +1,39 @@
+-- The inventory service's own tables. Times are microseconds since 1970, UTC.
+CREATE TABLE IF NOT EXISTS t_stock (
+  sku         TEXT    PRIMARY KEY,
+  initial_qty INTEGER NOT NULL,  -- all that ever came in
+  available   INTEGER NOT NULL CHECK (available >= 0),
+  reserved    INTEGER NOT NULL CHECK (reserved >= 0),
+  sold        INTEGER NOT NULL CHECK (sold >= 0),
+  CHECK (initial_qty = available + reserved + sold)
+) STRICT, WITHOUT ROWID;
+-- The reservation of a whole order: the aggregate whose events are numbered.
+CREATE TABLE IF NOT EXISTS t_reservation (
+  order_id   TEXT    PRIMARY KEY,
+  state      TEXT    NOT NULL CHECK (state IN ('RESERVED', 'FAILED', 'RELEASED', 'BARRED')),
+  version    INTEGER NOT NULL,  -- counts its events
+  updated_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+-- Its lines. INIT: asked for, nothing held.
+CREATE TABLE IF NOT EXISTS t_reservation_line (
+  order_id   TEXT    NOT NULL,
+  sku        TEXT    NOT NULL,
+  qty        INTEGER NOT NULL CHECK (qty > 0),
+  state      TEXT    NOT NULL CHECK (state IN ('INIT', 'RESERVED', 'CONFIRMED', 'RELEASED')),
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  PRIMARY KEY (order_id, sku)
+) STRICT, WITHOUT ROWID;
+-- Every movement of stock, with the event that caused it. That an event moves
+-- an article once is also a rule of the table.
+CREATE TABLE IF NOT EXISTS t_stock_ledger (
+  cause_event_id TEXT    NOT NULL,
+  sku            TEXT    NOT NULL,
+  kind           TEXT    NOT NULL CHECK (kind IN ('RESERVE', 'RELEASE')),
+  order_id       TEXT    NOT NULL,
+  d_available    INTEGER NOT NULL,
+  d_reserved     INTEGER NOT NULL,
+  d_sold         INTEGER NOT NULL,
+  created_at     INTEGER NOT NULL,
+  PRIMARY KEY (cause_event_id, sku, kind)
+) STRICT, WITHOUT ROWID;
