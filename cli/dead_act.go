@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/settlemq/settle/govern"
+)
+
+// deadAct holds what replay and discard have in common.
+type deadAct struct {
+	from        sources
+	which       deadFilter
+	by, reason  string
+	yes, asJSON bool
+}
+
+func (d *deadAct) flags(c *cobra.Command) {
+	d.from.flags(c)
+	d.which.flags(c)
+	d.which.state = govern.StateOpen
+	c.Flags().StringVar(&d.by, "by", "", "who acts, for the audit log (default: your user name)")
+	c.Flags().StringVar(&d.reason, "reason", "", "why, for the audit log")
+	c.Flags().BoolVar(&d.yes, "yes", false, "act on all that the filter selects")
+	c.Flags().BoolVar(&d.asJSON, "json", false, "print a JSON array, one object per dead letter")
+}
+
+func (d *deadAct) run(c *cobra.Command, a *app, words []string, b bulk) error {
+	f, err := d.which.filter()
+	if err != nil {
+		return err
+	}
+	if len(words) > 0 && (d.which.group != "" || d.which.eventType != "" || d.which.class != "" || d.which.key != "") {
+		return usagef("name dead letters, or select them by flags, not both")
+	}
+	d.from.crash = a.Crash
+	fed, done, err := d.from.open(c.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	b.yes = d.yes
+	outcomes, err := b.run(c.Context(), a, fed, words, f)
+	if err != nil {
+		return err
+	}
+	return a.report(b.verb, outcomes, d.asJSON)
+}
+
+func (a *app) deadReplayCommand() *cobra.Command {
+	var (
+		d         deadAct
+		duplicate bool
+	)
+	c := &cobra.Command{
+		Use:   "replay [SERVICE:ID …]",
+		Short: "Let dead letters be tried again, once their cause is cured",
+		Long: "Replay makes dead letters due again, from their first attempt, with those that wait behind them.\n" +
+			"Name them, or select open ones by flags: without --yes the command only tells how many there are.",
+		RunE: func(c *cobra.Command, words []string) error {
+			return d.run(c, a, words, bulk{verb: "replay", do: func(ctx context.Context, s govern.Store, ids []int64) ([]govern.Outcome, error) {
+				return s.Replay(ctx, act(d.by, d.reason), govern.ReplayOptions{AcceptPossibleDuplicate: duplicate}, ids...)
+			}})
+		},
+	}
+	d.flags(c)
+	c.Flags().BoolVar(&duplicate, "accept-possible-duplicate", false, "replay events older than the dedup window too")
+	return c
+}
+
+func (a *app) deadDiscardCommand() *cobra.Command {
+	var d deadAct
+	c := &cobra.Command{
+		Use:   "discard [SERVICE:ID …]",
+		Short: "Close dead letters for good and let those behind them go on",
+		RunE: func(c *cobra.Command, words []string) error {
+			if d.reason == "" {
+				return usagef("settle dead discard needs --reason: it is kept in the audit log")
+			}
+			return d.run(c, a, words, bulk{verb: "discard", do: func(ctx context.Context, s govern.Store, ids []int64) ([]govern.Outcome, error) {
+				return s.Discard(ctx, act(d.by, d.reason), ids...)
+			}})
+		},
+	}
+	d.flags(c)
+	return c
+}

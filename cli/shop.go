@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/consumer"
+	"github.com/settlemq/settle/examples/shop"
+	"github.com/settlemq/settle/relay"
+)
+
+func (a *app) shopCommand() *cobra.Command {
+	var dir, listen, config string
+	c := group("shop", "Run the reference shop in one process, embedded broker included", a.shopStockCommand())
+	c.Long = "Shop runs order and inventory services, their relays and consumers, and a JetStream server, all in one\n" +
+		"process. It goes on where the last one in the directory was killed, and ends on SIGTERM or Ctrl-C."
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usagef("unknown word %q; write settle shop --dir DIR, or settle shop stock SKU=QUANTITY", args[0])
+		}
+		if dir == "" {
+			return usagef("settle shop needs --dir: where its databases and the broker's files are, or are to be")
+		}
+		var file Config
+		if config != "" {
+			var err error
+			if file, err = readConfig(config); err != nil {
+				return err
+			}
+		}
+		if listen == "" {
+			listen = file.Listen
+		}
+		if listen != "" {
+			if _, _, err := net.SplitHostPort(listen); err != nil {
+				return usagef("--listen %q is not HOST:PORT", listen)
+			}
+		}
+		return a.runShop(c.Context(), dir, listen, file)
+	}
+	c.Flags().StringVar(&dir, "dir", "", "where the shop's databases and the broker's files are, or are to be")
+	c.Flags().StringVar(&listen, "listen", "", "address of the HTTP entry (default 127.0.0.1:8080)")
+	c.Flags().StringVar(&config, "config", "", "config file; see settle config schema")
+	return c
+}
+
+func (a *app) runShop(ctx context.Context, dir, listen string, file Config) error {
+	cfg := shop.Config{
+		Dir: dir, Listen: listen, Crash: a.Crash,
+		Relay:    relayConfig(file.Relay),
+		Consumer: consumerConfig(file.Consumer),
+		Logger:   slog.New(slog.NewTextHandler(a.Err, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Ready: func(addr string) {
+			_, _ = fmt.Fprintf(a.Err, "the shop is open: http://%s/orders (POST, GET /orders/ID); Ctrl-C ends it\n", addr)
+		},
+	}
+	watching, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		a.watchShop(watching, dir)
+	}()
+	err := shop.Solo(ctx, cfg)
+	stop()
+	<-ended
+	switch {
+	case errors.Is(err, shop.ErrInUse):
+		return unreachablef("%s is in use by another shop; end that one, or name another directory", dir)
+	case err != nil:
+		return unreachablef("%w", err)
+	}
+	return nil
+}
+
+// watchShop says how many orders have not settled, whenever that changes.
+func (a *app) watchShop(ctx context.Context, dir string) {
+	last := -1
+	for tick := time.NewTicker(time.Second); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		case <-tick.C:
+		}
+		open, err := shop.Unsettled(ctx, dir)
+		if err != nil || len(open) == last {
+			continue // the services may still be making their tables
+		}
+		last = len(open)
+		line := "every order has settled"
+		if last > 0 {
+			line = fmt.Sprintf("%d orders have not settled; the oldest waits for %s: %s", last, open[0].Age.Round(time.Second), open[0].Cause)
+		}
+		_, _ = fmt.Fprintln(a.Err, line)
+	}
+}
+
+func (a *app) shopStockCommand() *cobra.Command {
+	var dir string
+	c := &cobra.Command{
+		Use:   "stock SKU=QUANTITY …",
+		Short: "Raise what ever came in of articles; a shop may be running",
+		Long: "Stock makes articles known to the inventory and raises what ever came in of each to QUANTITY. It may be\n" +
+			"repeated: an article that has come in already is left as it is. All are raised, or none.",
+		RunE: func(c *cobra.Command, words []string) error {
+			if len(words) == 0 {
+				return usagef("settle shop stock takes articles, for instance stock sku-7=100")
+			}
+			var from sources
+			from.dir = dir
+			if _, err := from.urls(); err != nil {
+				return err
+			}
+			var levels []shop.Level
+			for _, w := range words {
+				sku, number, ok := strings.Cut(w, "=")
+				quantity, err := strconv.ParseInt(number, 10, 64)
+				if !ok || sku == "" || err != nil || quantity < 0 {
+					return usagef("%q is not SKU=QUANTITY with a quantity of 0 or more", w)
+				}
+				levels = append(levels, shop.Level{SKU: sku, Quantity: quantity})
+			}
+			if err := shop.Stock(c.Context(), dir, levels...); err != nil {
+				return unreachablef("%w", err)
+			}
+			_, err := fmt.Fprintf(a.Out, "%d articles stocked\n", len(levels))
+			return err
+		},
+	}
+	c.Flags().StringVar(&dir, "dir", ".", "directory of the shop")
+	return c
+}
+
+func relayConfig(c RelayConfig) relay.Config {
+	return relay.Config{LeaseTTL: c.LeaseTTL, BatchRows: c.BatchRows, RateLimit: c.RateLimit, KeepFor: c.KeepFor, Retry: c.Retry.policy()}
+}
+
+func consumerConfig(c ConsumerConfig) consumer.Config {
+	return consumer.Config{LeaseTTL: c.LeaseTTL, BatchRows: c.BatchRows, RateLimit: c.RateLimit, Retry: c.Retry.policy()}
+}
+
+// policy leaves what the file does not say to settle.Backoff's defaults.
+func (r RetryConfig) policy() settle.RetryPolicy {
+	return settle.Backoff{Base: r.Base, Max: r.Max, Jitter: r.Jitter, Attempts: r.Attempts}
+}
