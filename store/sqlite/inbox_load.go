@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -235,27 +236,47 @@ func (a *apply) loadBlockers(db context.Context, f *facts) error {
 
 const readSeq = `SELECT last_seq FROM t_consume_seq WHERE consumer_group = ? AND aggregate_type = ? AND aggregate_id = ?`
 
+const readPassed = `SELECT aggregate_seq FROM t_message_consume_log
+WHERE aggregate_id = ? AND consumer_group = ? AND status = 'DISCARDED' AND aggregate_seq > ?`
+
+// loadSeqs reads how far each aggregate has come, and what people discarded
+// above that where an item seems to have a gap before it.
 func (a *apply) loadSeqs(db context.Context, f *facts) error {
-	stmt, err := a.tx.PrepareContext(db, readSeq)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = stmt.Close() }()
-	seen := map[seqKey]bool{}
+	next := map[seqKey]int64{}
 	for i := range a.items {
-		k := a.items[i].aggregate()
-		if a.items[i].seq == 0 || seen[k] {
+		it := &a.items[i]
+		k := it.aggregate()
+		if it.seq == 0 {
 			continue
 		}
-		seen[k] = true
-		var last int64
-		switch err := stmt.QueryRowContext(db, a.w.Group, k.aggregateType, k.aggregateID).Scan(&last); err {
-		case nil:
-			f.seqs[k] = last
-		case sql.ErrNoRows:
-		default:
-			return err
+		if _, seen := next[k]; !seen {
+			var last int64
+			err := a.tx.QueryRowContext(db, readSeq, a.w.Group, k.aggregateType, k.aggregateID).Scan(&last)
+			if err != nil && !errors.Is(err, sql.ErrNoRows) {
+				return err
+			}
+			if err == nil {
+				f.seqs[k] = last
+			}
+			next[k] = last + 1
 		}
+		last, begun := f.seqs[k]
+		if begun && it.seq > next[k] && f.passed[k] == nil {
+			if err := a.loadPassed(db, f, k, last); err != nil {
+				return err
+			}
+		}
+		next[k] = max(next[k], it.seq+1)
 	}
 	return nil
+}
+
+func (a *apply) loadPassed(db context.Context, f *facts, k seqKey, last int64) error {
+	f.passed[k] = map[int64]bool{}
+	return each(db, a.tx, func(rows *sql.Rows) error {
+		var n int64
+		err := rows.Scan(&n)
+		f.passed[k][n] = true
+		return err
+	}, readPassed, k.aggregateID, a.w.Group, last)
 }

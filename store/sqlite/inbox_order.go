@@ -34,6 +34,9 @@ func (p *planner) sequence(it *item, held *retryRow) order {
 		return inSequence
 	}
 	last, begun := p.seqs[it.aggregate()]
+	for p.passed[it.aggregate()][last+1] {
+		last++
+	}
 	switch {
 	case !begun || it.seq == last+1:
 		return inSequence

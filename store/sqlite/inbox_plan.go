@@ -26,7 +26,10 @@ type facts struct {
 	lineages map[string][]member
 	// effects tells which event holds an effect key.
 	effects map[effectKey]string
-	seqs    map[seqKey]int64
+	// seqs is how far each aggregate has come; passed are the places above that
+	// whose events people have discarded.
+	seqs   map[seqKey]int64
+	passed map[seqKey]map[int64]bool
 }
 
 type logRow struct {
@@ -68,7 +71,7 @@ type seqMove struct {
 func newFacts(now time.Time) facts {
 	return facts{
 		now: now, allFresh: true, logged: map[string]logRow{}, retries: map[int64]retryRow{}, blockers: map[string][]blocker{},
-		lineages: map[string][]member{}, effects: map[effectKey]string{}, seqs: map[seqKey]int64{},
+		lineages: map[string][]member{}, effects: map[effectKey]string{}, seqs: map[seqKey]int64{}, passed: map[seqKey]map[int64]bool{},
 	}
 }
 
