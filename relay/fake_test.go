@@ -278,7 +278,7 @@ func (s *fakeStore) apply(f Flush) {
 		}
 	}
 	for _, d := range f.Delay {
-		s.leaveUnlessLog(FromExtra, d.ID)
+		s.leave(d.From, d.ID, d.Destination, d.Key)
 		s.delayed[d.ID] = d
 	}
 	for _, id := range f.Cold {
@@ -287,12 +287,6 @@ func (s *fakeStore) apply(f Flush) {
 	for _, k := range f.Skip {
 		s.skipped[k.ID] = true
 		s.leave(k.From, k.ID, k.Destination, s.rows[k.ID].row.Event.AggregateID)
-	}
-}
-
-func (s *fakeStore) leaveUnlessLog(from Origin, id int64) {
-	if from == FromExtra {
-		delete(s.extra, id)
 	}
 }
 

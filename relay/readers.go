@@ -342,6 +342,8 @@ func (m *Machine) receive(r *reader, row Row, wasHole bool) {
 	d := m.destinationOf(row)
 	if r != &m.main {
 		if d.reader == r {
+			// It has one destination: nobody else need look for it.
+			m.eachReader(func(o *reader) { o.remove(row.ID) })
 			m.enqueue(d, item{row: row, order: row.ID})
 		}
 		return

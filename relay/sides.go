@@ -69,7 +69,7 @@ func (m *Machine) isDelayed(it *item) bool {
 
 func (m *Machine) delay(d *destination, it *item) {
 	e := it.row.Event
-	m.flush.Delay = append(m.flush.Delay, Delay{ID: it.row.ID, EventID: e.ID, Destination: d.name, Key: it.key(), Due: e.NotBefore})
+	m.flush.Delay = append(m.flush.Delay, Delay{ID: it.row.ID, EventID: e.ID, Destination: d.name, Key: it.key(), From: it.from, Due: e.NotBefore})
 	m.stats.Delayed++
 	m.left(it)
 	t := &m.sides.delayed

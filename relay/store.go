@@ -283,12 +283,14 @@ type Death struct {
 	Unblock bool
 }
 
-// Delay is a row that waits for its time.
+// Delay is a row that waits for its time. It leaves the side table named by
+// From.
 type Delay struct {
 	ID          int64
 	EventID     string
 	Destination string
 	Key         string
+	From        Origin
 	Due         time.Time
 }
 

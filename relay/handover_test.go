@@ -1,0 +1,71 @@
+package relay
+
+import (
+	"testing"
+	"time"
+
+	"github.com/settlemq/settle"
+)
+
+// A row that moves from one place to another must leave the first.
+
+func TestALateRowThatIsNotDueLeavesTheLateOnes(t *testing.T) {
+	w := newWorld(t, Config{})
+	w.store.allocate("x", "a")
+	w.store.add("k", "a")
+	w.run(10 * time.Second)
+	w.store.rows[1].visible = true
+	w.store.rows[1].row.Event.NotBefore = w.now.Add(2 * time.Minute)
+	w.run(time.Minute)
+	if len(w.store.extra) != 0 || len(w.store.delayed) != 1 {
+		t.Fatalf("late rows %v, delayed %v", w.store.extra, w.store.delayed)
+	}
+	w.run(2 * time.Minute)
+	w.wantSent(t, "e2", "e1")
+	if n := len(w.broker.log); n != 2 {
+		t.Errorf("%d copies of 2 events", n)
+	}
+}
+
+func TestAHoleThatAReaderOfItsOwnHasFilledIsNotReadAgainAfterItRejoins(t *testing.T) {
+	w := newWorld(t, Config{BatchRows: 2})
+	w.store.owners = func(Evidence) Evidence { return Evidence{Known: true, Token: "t1"} }
+	w.broker.refuse = refuseTopic(settle.ScopeTopic, "down")
+	for range 10 {
+		w.store.add("k", "down")
+	}
+	hole := w.store.allocate("x", "down")
+	w.store.add("k", "up")
+	w.run(time.Second)
+	if w.m.Stats(w.now).Behind != 1 {
+		t.Fatal("the topic does not read for itself")
+	}
+	w.broker.refuse = nil
+	readsTheHole := func() bool {
+		if len(w.calls) == 0 {
+			return false
+		}
+		p, ok := w.calls[0].(Poll)
+		return ok && p.Destination == "down" && p.Query.After < hole && hole <= p.Query.After+2
+	}
+	for i := 0; !readsTheHole(); i++ {
+		switch {
+		case i > 100_000:
+			t.Fatal("its reader never comes to the hole")
+		case len(w.calls) > 0:
+			w.call()
+		case len(w.pubs) > 0:
+			w.answer(0)
+		default:
+			w.now = laterOf(w.now, w.wake)
+			w.step(Tick{})
+		}
+	}
+	w.store.rows[hole].visible = true
+	w.run(time.Minute)
+	if n := len(w.broker.log); n != 12 {
+		t.Errorf("%d copies of 12 events", n)
+	}
+	w.wantSound(t)
+	wantKeyOrder(t, w)
+}
