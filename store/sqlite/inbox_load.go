@@ -154,7 +154,7 @@ func (a *apply) loadEffects(db context.Context, f *facts) error {
 	return nil
 }
 
-const readRetries = `SELECT id, event_id, state = 'DEAD', blocking, replays, accept_duplicate, class, parked_at FROM t_consume_retry
+const readRetries = `SELECT id, event_id, state = 'DEAD', blocking, replays, gap_since FROM t_consume_retry
 WHERE consumer_group = ? AND id IN (SELECT value FROM json_each(?))`
 
 func (a *apply) loadRetries(db context.Context, f *facts) error {
@@ -168,12 +168,13 @@ func (a *apply) loadRetries(db context.Context, f *facts) error {
 		return nil
 	}
 	err := each(db, a.tx, func(rows *sql.Rows) error {
-		var id, parked int64
+		var id int64
+		var gap sql.NullInt64
 		var r retryRow
-		if err := rows.Scan(&id, &r.eventID, &r.dead, &r.blocking, &r.replays, &r.accept, &r.class, &parked); err != nil {
+		if err := rows.Scan(&id, &r.eventID, &r.dead, &r.blocking, &r.replays, &gap); err != nil {
 			return err
 		}
-		r.parked = time.UnixMicro(parked)
+		r.gapSince = when(gap)
 		f.retries[id] = r
 		return nil
 	}, readRetries, a.w.Group, list(ids))

@@ -50,15 +50,15 @@ func (p *planner) sequence(it *item, held *retryRow) order {
 // waited as long as the group allows.
 func (p *planner) gap(it *item, held *retryRow, pos int64) step {
 	until := p.now.Add(p.w.GapTimeout)
-	counting := held != nil && held.class == settle.ClassSequenceGap
+	counting := held != nil && !held.gapSince.IsZero()
 	if counting {
-		until = held.parked.Add(p.w.GapTimeout)
+		until = held.gapSince.Add(p.w.GapTimeout)
 		if !p.now.Before(until) {
 			return p.die(it, held, pos, settle.VerdictDead, settle.ClassSequenceGap, "what is before it in the sequence never came", p.blocks(it))
 		}
 	}
 	s := p.park(it, pos, settle.VerdictSequenceGap, settle.ClassSequenceGap, "what is before it in the sequence has not come", until)
-	s.place.since = !counting
+	s.place.gap = !counting
 	return s
 }
 

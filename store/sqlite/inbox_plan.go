@@ -43,9 +43,7 @@ type retryRow struct {
 	dead     bool
 	blocking bool
 	replays  int
-	accept   bool
-	class    settle.Class
-	parked   time.Time
+	gapSince time.Time
 }
 
 type blocker struct {
@@ -83,8 +81,7 @@ type place struct {
 	nextAt   time.Time // zero: waits for the row before it
 	class    settle.Class
 	cause    string
-	// since restarts parked_at, from which a gap is counted.
-	since bool
+	gap      bool // a gap before it is seen for the first time
 }
 
 type letter struct {

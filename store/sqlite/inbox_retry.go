@@ -15,12 +15,12 @@ const deleteRetry = `DELETE FROM t_consume_retry WHERE id = ?`
 
 const insertRetry = `INSERT INTO t_consume_retry
 (id, consumer_group, aggregate_id, event_id, event_type, aggregate_type, aggregate_seq, biz_key, trace_id, state, blocking, attempts,
- next_at, class, cause, accept_duplicate, parked_at, topic, partition, offset, position, recorded_at, record_key, raw, headers)
-VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+ next_at, class, cause, accept_duplicate, parked_at, gap_since, topic, partition, offset, position, recorded_at, record_key, raw, headers)
+VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
 ON CONFLICT (consumer_group, event_id) DO NOTHING`
 
 const updateRetry = `UPDATE t_consume_retry SET state = ?, attempts = coalesce(?, attempts), next_at = ?,
-class = coalesce(?, class), cause = coalesce(?, cause), parked_at = coalesce(?, parked_at) WHERE id = ?`
+class = coalesce(?, class), cause = coalesce(?, cause), gap_since = coalesce(?, gap_since) WHERE id = ?`
 
 // store writes the item's row of the retry store.
 func (a *apply) store(db context.Context, it *item, s *step) error {
@@ -52,7 +52,7 @@ func (a *apply) store(db context.Context, it *item, s *step) error {
 		return err
 	}
 	_, err = a.tx.ExecContext(db, insertRetry, id, a.w.Group, it.key, it.eventID, it.eventType, e.AggregateType, it.seq, e.BizKey,
-		e.TraceID, state, at.blocking, attempts, micros(at.nextAt), string(at.class), at.cause, it.AcceptDuplicate, a.now.UnixMicro(),
+		e.TraceID, state, at.blocking, attempts, micros(at.nextAt), string(at.class), at.cause, it.AcceptDuplicate, a.now.UnixMicro(), a.gap(at),
 		topicOf(it), r.At.Partition, r.At.Offset, r.Position, micros(r.RecordedAt), r.Key, rawOf(r), string(headers))
 	return err
 }
@@ -64,15 +64,20 @@ func (a *apply) restore(db context.Context, at *place, it *item, state string, t
 	if tried {
 		attempts = sql.NullInt64{Int64: int64(it.Attempt), Valid: true}
 	}
-	var class, cause, parked any
+	var class, cause any
 	if v != settle.VerdictBlocked {
 		class, cause = string(at.class), at.cause
 	}
-	if at.since {
-		parked = a.now.UnixMicro()
-	}
-	_, err := a.tx.ExecContext(db, updateRetry, state, attempts, micros(at.nextAt), class, cause, parked, it.RetryID)
+	_, err := a.tx.ExecContext(db, updateRetry, state, attempts, micros(at.nextAt), class, cause, a.gap(at), it.RetryID)
 	return err
+}
+
+// gap is when a gap was first seen, if it is now.
+func (a *apply) gap(at *place) any {
+	if !at.gap {
+		return nil
+	}
+	return a.now.UnixMicro()
 }
 
 // rawOf returns the record's value, made anew where the broker gave none.
@@ -99,7 +104,7 @@ AND state = 'PARKED' AND next_at IS NULL`
 
 const promoteBySeq = `UPDATE t_consume_retry SET next_at = ?1 WHERE id = (
   SELECT id FROM t_consume_retry WHERE consumer_group = ?2 AND aggregate_id = ?3 AND blocking = 1 ORDER BY aggregate_seq, id LIMIT 1)
-AND state = 'PARKED' AND (next_at IS NULL OR class = 'sequence_gap')`
+AND state = 'PARKED' AND (next_at IS NULL OR gap_since IS NOT NULL)`
 
 // promote makes the first row that holds the key due, after the one before it
 // has gone.

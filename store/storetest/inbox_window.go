@@ -143,6 +143,10 @@ func sequenceCases[Tx any]() []InboxCase[Tx] {
 			g := ordered(t, s)
 			g.work.GapTimeout = time.Nanosecond
 			g.apply(batch(seq("a", 1), seq("a", 3)), applied, sequenceGap)
+			// The consumer writes down an attempt before it makes it.
+			note := g.due("a-3")
+			note[0].Intent, note[0].Class = settle.IntentPark, settle.ClassSuspect
+			g.apply(note, parked)
 			g.apply(g.due("a-3"), dead)
 			letters := g.letters(govern.StateOpen, "a-3")
 			if letters[0].Class != settle.ClassSequenceGap {

@@ -47,6 +47,7 @@ CREATE TABLE t_consume_retry (
   accept_duplicate INTEGER NOT NULL DEFAULT 0, -- 1: a person accepted that it may be a duplicate
   replays          INTEGER NOT NULL DEFAULT 0, -- how often a person replayed it
   parked_at        INTEGER NOT NULL,
+  gap_since        INTEGER,                    -- since when what is before it in the producer's count is missed
   topic            TEXT    NOT NULL,           -- where the broker has it
   partition        INTEGER NOT NULL,
   offset           INTEGER NOT NULL,
