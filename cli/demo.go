@@ -97,10 +97,17 @@ func (d *demo) run(ctx context.Context) error {
 	if d.keep || d.dir != "" {
 		d.showAround(dir)
 	}
+	return d.verdict(report, err)
+}
+
+// verdict turns what a drill found into the command's end.
+func (d *demo) verdict(r *drill.Report, err error) error {
 	switch {
 	case errors.Is(err, drill.ErrUnsettled):
 		return unreachablef("not settled within %s", d.timeout)
-	case len(report.Failures()) > 0 || !report.Settled():
+	case err != nil:
+		return unreachablef("%w", err)
+	case len(r.Failures()) > 0 || !r.Settled():
 		return finding(errors.New("the proof fails"))
 	}
 	return nil
