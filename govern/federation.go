@@ -52,28 +52,70 @@ type Journey struct {
 	Silent []string `json:"silent,omitempty"`
 }
 
-// Trail asks every service. A service that fails is named in Silent; an error
-// is returned only when none answered.
+// maxFollowed bounds how many events of a journey are asked for by event id.
+const maxFollowed = 200
+
+// Trail asks every service for id, then each for the events that only others
+// told of: a consumer's log knows an event by its id and its key, not by the
+// trace or the business key that its producer gave it. A service that fails is
+// named in Silent; an error is returned only when none answered.
 func (f *Federation) Trail(ctx context.Context, id string) (Journey, error) {
 	j := Journey{ID: id, Steps: []Step{}}
+	known := make([]map[string]bool, len(f.sources)) // events by service; nil: silent
+	var events []string
 	var failed error
-	for _, s := range f.sources {
+	for i, s := range f.sources {
 		steps, err := s.Store.Trail(ctx, id)
 		if err != nil {
 			failed = fmt.Errorf("ask %s: %w", s.Name, err)
 			j.Silent = append(j.Silent, s.Name)
 			continue
 		}
+		known[i] = map[string]bool{}
 		for _, step := range steps {
-			step.Service = s.Name
-			j.Steps = append(j.Steps, step)
+			j.add(s.Name, step)
+			known[i][step.EventID] = true
+			if !slices.Contains(events, step.EventID) {
+				events = append(events, step.EventID)
+			}
 		}
 	}
 	if failed != nil && len(j.Silent) == len(f.sources) {
 		return j, failed
 	}
+	events = events[:min(len(events), maxFollowed)]
+	for i, s := range f.sources {
+		if known[i] != nil && !j.follow(ctx, s, events, known[i]) {
+			j.Silent = append(j.Silent, s.Name)
+		}
+	}
 	j.order()
 	return j, nil
+}
+
+// follow asks a service for events that it has not told of. It returns false
+// when the service does not answer.
+func (j *Journey) follow(ctx context.Context, s Source, events []string, known map[string]bool) bool {
+	for _, event := range events {
+		if known[event] {
+			continue
+		}
+		steps, err := s.Store.Trail(ctx, event)
+		if err != nil {
+			return false
+		}
+		for _, step := range steps {
+			if step.EventID == event {
+				j.add(s.Name, step)
+			}
+		}
+	}
+	return true
+}
+
+func (j *Journey) add(service string, s Step) {
+	s.Service = service
+	j.Steps = append(j.Steps, s)
 }
 
 // order sorts steps by event and time, and puts a missing step where a service
@@ -81,7 +123,7 @@ func (f *Federation) Trail(ctx context.Context, id string) (Journey, error) {
 func (j *Journey) order() {
 	rank := map[string]int{
 		StageFact: 0, StageAppended: 1, StageDelayed: 2, StagePublished: 3, StageParked: 4, StageReplay: 5,
-		StageApplied: 6, StageRejected: 6, StageDead: 6, StageDiscarded: 7,
+		StageApplied: 6, StageRejected: 6, StageDuplicate: 6, StageDead: 6, StageDiscarded: 7,
 	}
 	began := map[string]Step{}
 	produced := map[string]bool{}

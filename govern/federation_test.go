@@ -20,9 +20,17 @@ type service struct {
 	letters []govern.DeadLetter
 	audit   []govern.AuditEntry
 	err     error
+	// only, when set, is the one id that it finds anything by.
+	only string
 }
 
-func (s *service) Trail(context.Context, string) ([]govern.Step, error) { return s.steps, s.err }
+func (s *service) Trail(_ context.Context, id string) ([]govern.Step, error) {
+	if s.only != "" && s.only != id {
+		return nil, s.err
+	}
+	return s.steps, s.err
+}
+
 func (s *service) DeadLetters(context.Context, govern.Filter) ([]govern.DeadLetter, error) {
 	return s.letters, s.err
 }
@@ -44,6 +52,18 @@ func TestAJourneyIsToldByEventAndTimeAcrossServices(t *testing.T) {
 	want := "order/e1/appended order/e1/published inventory/e1/applied inventory/e2/appended order/e2/applied"
 	if got := tell(j); got != want {
 		t.Errorf("the journey is\n%s, want\n%s", got, want)
+	}
+}
+
+func TestAConsumerThatKnowsAnEventByItsIDOnlyIsAskedForIt(t *testing.T) {
+	order := &service{steps: []govern.Step{step("e1", govern.StageAppended, 0)}, only: "trace-1"}
+	stock := &service{steps: []govern.Step{step("e1", govern.StageApplied, 3), step("e9", govern.StageApplied, 4)}, only: "e1"}
+	j, err := govern.NewFederation(govern.Source{Name: "order", Store: order}, govern.Source{Name: "inventory", Store: stock}).Trail(t.Context(), "trace-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := tell(j); got != "order/e1/appended inventory/e1/applied" {
+		t.Errorf("the journey is %s", got)
 	}
 }
 
