@@ -69,3 +69,17 @@ func TestAHoleThatAReaderOfItsOwnHasFilledIsNotReadAgainAfterItRejoins(t *testin
 	w.wantSound(t)
 	wantKeyOrder(t, w)
 }
+
+func TestALateRowWaitsForWhatIsUnreadBeforeItAndThenGoes(t *testing.T) {
+	w := newWorld(t, Config{})
+	w.now = w.now.Add(w.m.cfg.LeaseTTL)
+	w.store.add("k", "a")
+	w.store.extra[w.store.add("k", "a").ID] = ""
+	w.store.check = Checkpoint{Number: 1, Readers: []Reader{{Cursor: 2, CursorEvent: "e2", Open: []int64{1}}}}
+	w.start()
+	w.run(time.Minute)
+	w.wantSent(t, "e1", "e2")
+	if len(w.store.extra) != 0 {
+		t.Errorf("still listed as late: %v", w.store.extra)
+	}
+}

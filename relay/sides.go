@@ -218,6 +218,9 @@ func (m *Machine) extraLoaded(p SidePage) {
 		return
 	}
 	t.pending, t.next = true, time.Time{}
+	for _, d := range m.dests {
+		d.later = d.later && !m.readerOf(d).probed // it may have looked meanwhile
+	}
 	taken := 0
 	for _, row := range p.Rows {
 		d := m.destinationOf(row)
