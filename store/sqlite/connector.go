@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 
 	modernc "modernc.org/sqlite"
 )
@@ -36,6 +37,7 @@ type sqliteConn interface {
 	driver.Pinger
 	driver.SessionResetter
 	driver.Validator
+	modernc.HookRegisterer
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -43,8 +45,16 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{sqliteConn: dc.(sqliteConn), queue: c.queue, committed: c.committed, cached: map[string]*statement{}}, nil
+	opened := &conn{sqliteConn: dc.(sqliteConn), queue: c.queue, committed: c.committed, cached: map[string]*statement{}}
+	opened.RegisterRollbackHook(func() { opened.torn = opened.inTx })
+	return opened, nil
 }
+
+// errTorn is what a transaction answers after SQLite has rolled it back by
+// itself (a full disk, a statement whose context ended). SQLite goes on without
+// a transaction then: what a caller that overlooked the error writes next would
+// be kept alone.
+var errTorn = errors.New("the database has rolled the transaction back after an earlier error")
 
 // conn is one connection. database/sql uses it from one goroutine at a time.
 type conn struct {
@@ -52,6 +62,7 @@ type conn struct {
 	queue     *queue
 	committed func()
 	inTx      bool
+	torn      bool // the transaction is gone although its owner has not ended it
 	cached    map[string]*statement
 }
 
@@ -60,6 +71,7 @@ func (c *conn) Unwrap() driver.Conn { return c.sqliteConn }
 
 func (c *conn) Close() error {
 	c.forget()
+	c.RegisterRollbackHook(nil)
 	return c.sqliteConn.Close()
 }
 
@@ -82,6 +94,9 @@ func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, e
 
 // autonomous runs a statement that is a transaction by itself in its turn.
 func (c *conn) autonomous(ctx context.Context, run func() (driver.Result, error)) (driver.Result, error) {
+	if c.torn {
+		return nil, errTorn
+	}
 	if c.queue == nil || c.inTx {
 		return run()
 	}
@@ -117,6 +132,6 @@ func (t *transaction) Rollback() error {
 }
 
 func (t *transaction) end() {
-	t.c.inTx = false
+	t.c.inTx, t.c.torn = false, false
 	t.c.queue.release()
 }

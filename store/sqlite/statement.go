@@ -70,6 +70,9 @@ func (c *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 }
 
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if c.torn {
+		return nil, errTorn
+	}
 	s, err := c.statement(ctx, query)
 	if err != nil {
 		return nil, err
@@ -129,5 +132,8 @@ func (h *held) ExecContext(ctx context.Context, args []driver.NamedValue) (drive
 }
 
 func (h *held) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	if h.c.torn {
+		return nil, errTorn
+	}
 	return h.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
 }
