@@ -20,6 +20,7 @@ type Log struct {
 
 	mu   sync.Mutex
 	held holding
+	seen sight // by Wait
 	// Where the next Retain begins to look, so that rows which must stay are
 	// not looked at again and again.
 	retainFrom, pruneFrom int64
@@ -35,7 +36,10 @@ type holding struct {
 // Log returns the outbox of the file as what a relay works on.
 func (s *Store) Log() *Log { return &Log{s: s} }
 
-var _ relay.Store = (*Log)(nil)
+var (
+	_ relay.Store    = (*Log)(nil)
+	_ relay.Doorbell = (*Log)(nil)
+)
 
 func (l *Log) holding() holding {
 	l.mu.Lock()
@@ -144,11 +148,18 @@ func (l *Log) Owners(context.Context, relay.Evidence) (relay.Evidence, error) {
 	return relay.Evidence{Known: true, Clear: true}, nil
 }
 
-// Wait blocks until something may have been committed to the file since it
+// Wait implements relay.Doorbell. It blocks until something may have been committed to the file since it
 // last returned, by any process, or until limit has passed or ctx is done. It
 // may return early; the first call does.
 func (l *Log) Wait(ctx context.Context, limit time.Duration) error {
-	return l.s.watch.wait(ctx, l.s.reader, l.s.bell, limit)
+	l.mu.Lock()
+	last := l.seen
+	l.mu.Unlock()
+	now, err := l.s.watch.wait(ctx, l.s.reader, last, limit)
+	l.mu.Lock()
+	l.seen = now
+	l.mu.Unlock()
+	return err
 }
 
 // read runs f with a connection that sees one committed state of the file.

@@ -14,7 +14,7 @@ import (
 // Commit implements relay.Store.
 func (l *Log) Commit(ctx context.Context, lease relay.Lease, f relay.Flush) error {
 	now := l.s.now()
-	err := l.write(ctx, lease, func(tx *sql.Tx) error {
+	err := l.write(ctx, lease, func(ctx context.Context, tx *sql.Tx) error {
 		if err := l.progress(ctx, tx, lease); err != nil {
 			return err
 		}
@@ -131,6 +131,9 @@ func flush(ctx context.Context, tx *sql.Tx, f *relay.Flush, now time.Time) error
 	}
 	for _, d := range f.Delay {
 		w.leave(d.From, d.ID, d.Destination)
+		if d.From != relay.FromDelayed {
+			w.leave(d.From, d.ID, d.Destination)
+		}
 		w.exec(addDelayed, d.ID, d.EventID, d.Destination, d.Key, d.Due.UnixMicro())
 	}
 	for _, id := range f.Cold {

@@ -190,7 +190,7 @@ const (
 // out, but knows that the end was clean.
 func (l *Log) Resign(ctx context.Context, lease relay.Lease) error {
 	l.hold(holding{})
-	err := l.write(ctx, lease, func(tx *sql.Tx) error {
+	err := l.write(ctx, lease, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, resignLeader, lease.Lane)
 		return err
 	})
@@ -204,16 +204,18 @@ func (l *Log) Resign(ctx context.Context, lease relay.Lease) error {
 }
 
 // write runs f in a transaction that only the leader can commit.
-func (l *Log) write(ctx context.Context, lease relay.Lease, f func(*sql.Tx) error) error {
+func (l *Log) write(ctx context.Context, lease relay.Lease, f func(context.Context, *sql.Tx) error) error {
 	tx, err := l.s.Begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	if err := fence(ctx, tx, lease); err != nil {
+	// The statements are short; a context that can end costs a goroutine for
+	// each. One that has ended ends the transaction before its commit.
+	if err := fence(context.WithoutCancel(ctx), tx, lease); err != nil {
 		return err
 	}
-	if err := f(tx); err != nil {
+	if err := f(context.WithoutCancel(ctx), tx); err != nil {
 		return err
 	}
 	return tx.Commit()

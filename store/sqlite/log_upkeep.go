@@ -19,7 +19,7 @@ WHERE EXISTS (SELECT 1 FROM t_outbox_event e WHERE e.id = g.id) ORDER BY g.id LI
 // makes holes only where a foreign program sets ids, so no time-out is needed.
 func (l *Log) Sweep(ctx context.Context, lease relay.Lease, limit int) (int, error) {
 	found := 0
-	err := l.write(ctx, lease, func(tx *sql.Tx) error {
+	err := l.write(ctx, lease, func(ctx context.Context, tx *sql.Tx) error {
 		res, err := tx.ExecContext(ctx, findLate, l.s.now().UnixMicro(), limit)
 		if err != nil {
 			return err
@@ -61,7 +61,7 @@ DELETE FROM t_outbox_event WHERE id IN (
 // checkpoints, and goes on behind them at the next call.
 func (l *Log) Retain(ctx context.Context, lease relay.Lease, before time.Time, limit int) (int, error) {
 	gone := 0
-	err := l.write(ctx, lease, func(tx *sql.Tx) (err error) {
+	err := l.write(ctx, lease, func(ctx context.Context, tx *sql.Tx) (err error) {
 		if !before.IsZero() {
 			if gone, err = l.retain(ctx, tx, before, limit); err != nil {
 				return err

@@ -11,8 +11,6 @@ import (
 	"github.com/settlemq/settle"
 )
 
-// Outbox is where the events of a service are stored, in the transactions that
-// make them true.
 var _ settle.Outbox[*sql.Tx] = (*Store)(nil)
 
 const insertEvents = `INSERT INTO t_outbox_event (event_id, event_type, aggregate_type, aggregate_id, aggregate_seq, biz_key, trace_id, causation_id,
@@ -46,6 +44,11 @@ const (
 // fastest. On an error nothing of this call is stored, and the transaction can
 // go on or be rolled back.
 func (s *Store) Append(ctx context.Context, tx *sql.Tx, events ...*settle.Event) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("append %d events: %w", len(events), err)
+	}
+	// Inserts are short; a context that can end costs a goroutine for each.
+	ctx = context.WithoutCancel(ctx)
 	now := s.now()
 	for _, e := range events {
 		if err := e.Prepare(now); err != nil {

@@ -381,6 +381,9 @@ func stayBehind(f *relay.Flush) {
 	for i := range f.Sent {
 		f.Sent[i].From = relay.FromLog
 	}
+	for i := range f.Delay {
+		f.Delay[i].From = relay.FromLog
+	}
 	for i := range f.Skip {
 		f.Skip[i].From = relay.FromLog
 	}
@@ -447,6 +450,7 @@ func brokenSides() map[string]breaking {
 		"delayed rows come back when due, in the order of their due times": ask(func(q *relay.SideQuery) { q.Now = q.Now.Add(10 * time.Hour) }),
 		"delayed rows of held destinations are left out":                   all,
 		"late rows of held destinations are left out":                      all,
+		"a late row that is not due yet is delayed, and late no more":      committed(stayBehind),
 		"a cold hole that is filled late is listed once":                   committed(stayBehind),
 		"an event that is to be skipped is passed once":                    committed(func(f *relay.Flush) { f.Skip = nil }),
 		"a parked event that is skipped lets those behind it go on":        committed(stayBehind),

@@ -61,7 +61,6 @@ type Store struct {
 	reader  *sql.DB
 	lease   *sql.DB
 	queue   *queue
-	bell    *bell
 	watch   *watch
 	appends [len(appendSizes)]string
 }
@@ -97,7 +96,7 @@ func open(ctx context.Context, path string, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: path, service: cfg.service(path), now: cfg.clock(), crash: cfg.crash(), queue: q, bell: newBell(), watch: &watch{}, appends: appendQueries()}
+	s := &Store{path: path, service: cfg.service(path), now: cfg.clock(), crash: cfg.crash(), queue: q, watch: newWatch(), appends: appendQueries()}
 	if err := s.setUp(ctx, cfg); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -139,7 +138,7 @@ func (s *Store) migrate(ctx context.Context, cfg Config) error {
 }
 
 func (s *Store) pool(q *queue, size int, dsn string) (*sql.DB, error) {
-	c, err := newConnector(dsn, q, s.bell.ring)
+	c, err := newConnector(dsn, q, s.watch.ring)
 	if err != nil {
 		return nil, err
 	}

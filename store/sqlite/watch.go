@@ -9,75 +9,87 @@ import (
 	"time"
 )
 
-// watch notices commits to the file. Those of this process ring the bell;
-// those of others show in a number that SQLite keeps for each connection, so
-// it has a connection of its own, and asks more and more rarely while nothing
-// happens.
+// watch notices commits to the file. Those of this process ring; those of
+// others show in a number that SQLite keeps for each connection, so it has a
+// connection of its own.
 type watch struct {
-	mu      sync.Mutex
-	conn    *sql.Conn
-	version int64
-	closed  bool
+	mu     sync.Mutex
+	conn   *sql.Conn
+	seen   sight
+	rung   chan struct{} // closed and replaced at each ring
+	closed bool
 }
 
+// sight is what one who waits has seen of the file. Two are equal if nothing
+// was committed in between.
+type sight struct{ rings, version int64 }
+
+func newWatch() *watch { return &watch{rung: make(chan struct{})} }
+
+// ring tells all who wait that a transaction of this process has committed.
+func (w *watch) ring() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen.rings++
+	close(w.rung)
+	w.rung = make(chan struct{})
+}
+
+// How often a waiting relay asks for commits of other processes: less and less
+// while nothing happens.
 const (
 	watchFast = 500 * time.Microsecond
 	watchSlow = 4 * time.Millisecond
 )
 
-func (w *watch) wait(ctx context.Context, db *sql.DB, b *bell, limit time.Duration) error {
+// wait blocks until the file has changed since last, and returns what it is
+// like now; after limit it returns last.
+func (w *watch) wait(ctx context.Context, db *sql.DB, last sight, limit time.Duration) (sight, error) {
 	end := time.NewTimer(limit)
 	defer end.Stop()
-	pause := watchFast
-	next := time.NewTimer(0)
+	next := time.NewTimer(watchFast)
 	defer next.Stop()
-	for {
-		select {
-		case <-b.rung:
-			// What the ring was about is not to end the next wait too.
-			_, err := w.changed(ctx, db)
-			return err
-		case <-next.C:
-		case <-end.C:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		if changed, err := w.changed(ctx, db); changed || err != nil {
-			return err
+	for pause := watchFast; ; pause = min(2*pause, watchSlow) {
+		now, rung, err := w.look(ctx, db)
+		if err != nil || now != last {
+			return now, err
 		}
 		next.Reset(pause)
-		pause = min(2*pause, watchSlow)
+		select {
+		case <-rung:
+		case <-next.C:
+		case <-end.C:
+			return last, nil
+		case <-ctx.Done():
+			return last, ctx.Err()
+		}
 	}
 }
 
 const dataVersion = `PRAGMA data_version`
 
-// changed reports whether another connection has committed since it was asked
-// last; true the first time.
-func (w *watch) changed(ctx context.Context, db *sql.DB) (bool, error) {
+// look returns what the file is like now and where the next ring is heard.
+func (w *watch) look(ctx context.Context, db *sql.DB) (sight, <-chan struct{}, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
-		return false, sql.ErrConnDone
+		return w.seen, nil, sql.ErrConnDone
 	}
-	first := w.conn == nil
-	if first {
-		conn, err := db.Conn(ctx)
+	if w.conn == nil {
+		c, err := db.Conn(ctx)
 		if err != nil {
-			return false, err
+			return w.seen, nil, err
 		}
-		w.conn = conn
+		w.conn = c
 	}
-	before := w.version
 	err := w.conn.Raw(func(dc any) error {
-		return dc.(*conn).row(dataVersion, nil, func(v []driver.Value) { w.version = integer(v[0]) })
+		return dc.(*conn).row(dataVersion, nil, func(v []driver.Value) { w.seen.version = integer(v[0]) })
 	})
 	if err != nil {
-		// The next call begins with a new connection.
-		return false, errors.Join(err, w.drop())
+		// The next look begins with a new connection.
+		return w.seen, nil, errors.Join(err, w.drop())
 	}
-	return first || w.version != before, nil
+	return w.seen, w.rung, nil
 }
 
 func (w *watch) drop() error {

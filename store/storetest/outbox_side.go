@@ -14,6 +14,7 @@ func sideCases[Tx any]() []OutboxCase[Tx] {
 		{"delayed rows of held destinations are left out", delayedHeld[Tx]},
 		{"a cold hole that is filled late is listed once", lateListed[Tx]},
 		{"late rows of held destinations are left out", lateHeld[Tx]},
+		{"a late row that is not due yet is delayed, and late no more", lateDelayed[Tx]},
 		{"an event that is to be skipped is passed once", skipPassed[Tx]},
 		{"a parked event that is skipped lets those behind it go on", skipParked[Tx]},
 	}
@@ -131,6 +132,18 @@ func lateHeld[Tx any](t testing.TB, s OutboxStore[Tx]) {
 	o.sweep(1)
 	o.wantRows("with slow held there are", o.side(relay.SideQuery{Side: relay.SideExtra, Held: []string{"slow"}}).Rows)
 	o.wantRows("with other held there are", o.side(relay.SideQuery{Side: relay.SideExtra, Held: []string{"other"}}).Rows, "late")
+}
+
+func lateDelayed[Tx any](t testing.TB, s OutboxStore[Tx]) {
+	o := leading(t, s)
+	o.late(event("late", "k"))
+	o.sweep(1)
+	r := o.side(relay.SideQuery{Side: relay.SideExtra}).Rows[0]
+	o.flush(r.ID, relay.Flush{Delay: []relay.Delay{
+		{ID: r.ID, EventID: "late", Destination: r.Event.Topic, Key: "k", From: relay.FromExtra, Due: o.Now().Add(time.Hour)},
+	}})
+	o.wantRows("late rows are", o.side(relay.SideQuery{Side: relay.SideExtra}).Rows)
+	o.wantRows("delayed rows are", o.side(relay.SideQuery{Side: relay.SideDelayed, Now: o.Now().Add(time.Hour)}).Rows, "late")
 }
 
 func (o *outbox[Tx]) skips() int {
