@@ -83,3 +83,22 @@ func TestALateRowWaitsForWhatIsUnreadBeforeItAndThenGoes(t *testing.T) {
 		t.Errorf("still listed as late: %v", w.store.extra)
 	}
 }
+
+func TestRowsThatMightVanishAreReadAgainWhenTheStoreHasFailed(t *testing.T) {
+	w := newWorld(t, Config{})
+	w.run(time.Second)
+	w.store.notDurable = true
+	w.store.add("k", "a")
+	w.step(Woken{})
+	for w.m.Stats(w.now).Pending == 0 {
+		w.call()
+	}
+	// The database dies and is back at once; only a renewal notices.
+	w.store.rows[1].visible = false
+	w.m.ask(askLead, Lead{})
+	w.step(Failed{Command: Lead{}, Err: settle.ErrClosed})
+	w.run(10 * time.Second)
+	if n := len(w.broker.log); n != 0 {
+		t.Errorf("an event that is gone was sent")
+	}
+}

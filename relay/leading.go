@@ -178,6 +178,11 @@ func (m *Machine) failed(in Failed) {
 	case k == askRetain:
 		m.keepAt = m.now.Add(m.cfg.RetainEvery)
 	}
+	if m.phase == leading && m.flush.committed < m.flush.barrier {
+		// With the connection the database may have died, and rows that were
+		// not durable with it: what it says now decides.
+		m.forget(loading)
+	}
 }
 
 func kindOf(c Command) kind {
