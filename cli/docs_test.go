@@ -1,0 +1,145 @@
+package cli_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Commands in the documents stand in ```console fences, each line after "$ ".
+// What stands below a command is its output; ids, times and figures differ.
+// The fences of a document are run in order, in one folder, with settle on
+// the PATH.
+
+// notRun are commands that a test cannot run, because they run it.
+var notRun = map[string]bool{"./scripts/test": true, "./scripts/test all": true}
+
+type shown struct {
+	command string
+	output  []string
+	line    int
+}
+
+func TestEveryCommandShownInADocumentDoesWhatTheDocumentShows(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("the documents show curl, and it is not installed")
+		}
+		t.Skip("SKIPPED: the documents show curl, and it is not installed")
+	}
+	bin := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, "settle"), "../cmd/settle").CombinedOutput(); err != nil {
+		t.Fatalf("build settle: %v\n%s", err, out)
+	}
+	docs, _ := filepath.Glob("../docs/*.md")
+	commands := 0
+	for _, path := range append(docs, "../README.md", "../README.zh-CN.md") {
+		blocks := readShown(t, path)
+		commands += len(blocks)
+		if len(blocks) > 0 {
+			t.Run(filepath.Base(path), func(t *testing.T) { follow(t, bin, blocks) })
+		}
+	}
+	if commands < 10 {
+		t.Errorf("only %d commands were found in the documents", commands)
+	}
+}
+
+// follow runs commands in one shell, as a reader would.
+func follow(t *testing.T, bin string, blocks []shown) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := listener.Addr().String()
+	_ = listener.Close()
+	var script strings.Builder
+	script.WriteString("set -u\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n")
+	for i, b := range blocks {
+		if notRun[b.command] {
+			continue
+		}
+		command := strings.ReplaceAll(b.command, "go run ./cmd/settle", "settle")
+		command = strings.ReplaceAll(command, "127.0.0.1:8080", addr)
+		_, _ = fmt.Fprintf(&script, "echo '<<%d>>'\n%s\necho \"<<$?>>\"\n", i, command)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	sh := exec.CommandContext(ctx, "bash", "-c", script.String())
+	sh.Dir = t.TempDir()
+	sh.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+	sh.WaitDelay = 5 * time.Second
+	out, err := sh.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for i, b := range blocks {
+		if notRun[b.command] {
+			continue
+		}
+		_, rest, ok := strings.Cut(string(out), fmt.Sprintf("<<%d>>\n", i))
+		got, rest, ended := strings.Cut(rest, "<<")
+		code, _, _ := strings.Cut(rest, ">>")
+		if !ok || !ended || code != "0" {
+			t.Errorf("line %d: $ %s\nended with %s:\n%s", b.line, b.command, code, got)
+			continue
+		}
+		for _, want := range b.output {
+			if !strings.Contains(plain(got), plain(want)) {
+				t.Errorf("line %d: $ %s\nshows  %s\nprints %s", b.line, b.command, plain(want), plain(got))
+			}
+		}
+	}
+}
+
+var varying = []struct {
+	of *regexp.Regexp
+	by string
+}{
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "UUID"},
+	{regexp.MustCompile(`\bo-[a-z0-9]{16}\b`), "ORDER"},
+	{regexp.MustCompile(`by [a-z]+,`), "by WHO,"},
+	{regexp.MustCompile(`\d+(\.\d+)?`), "N"},
+	{regexp.MustCompile(`[ \t]+`), " "},
+}
+
+// plain replaces what differs from run to run.
+func plain(s string) string {
+	for _, v := range varying {
+		s = v.of.ReplaceAllString(s, v.by)
+	}
+	return strings.TrimSpace(s)
+}
+
+func readShown(t *testing.T, path string) (blocks []shown) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	inside := false
+	for s, line := bufio.NewScanner(f), 1; s.Scan(); line++ {
+		text := s.Text()
+		switch command, isCommand := strings.CutPrefix(text, "$ "); {
+		case strings.HasPrefix(text, "```"):
+			inside = text == "```console"
+		case !inside || text == "" || text == "…":
+		case isCommand:
+			command, _, _ = strings.Cut(command, "   #")
+			blocks = append(blocks, shown{command: strings.TrimSpace(command), line: line})
+		case len(blocks) > 0:
+			last := &blocks[len(blocks)-1]
+			last.output = append(last.output, text)
+		}
+	}
+	return blocks
+}
