@@ -96,8 +96,13 @@ func (s *subscription) revoke(o *brokerOffset) {
 // member is refused.
 func (w *World) ackAssigned(c *consumerMember, f *feed) {
 	pos := f.pos
-	w.After(w.CallTime, func() {
-		if o := w.offset(c.inbox, f.part.Topic, f.part.Number); o.member == c && pos > o.pos && !w.broker.down {
+	c.later(w.CallTime, func() {
+		o := w.offset(c.inbox, f.part.Topic, f.part.Number)
+		switch {
+		case o.member != c || pos <= o.pos:
+		case w.broker.down || c.cutOff:
+			w.ackAssigned(c, f)
+		default:
 			o.pos = pos
 			w.check.floor(c.inbox, o.topic, o.number, pos)
 		}

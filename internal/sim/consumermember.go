@@ -79,11 +79,7 @@ func (c *consumerMember) do(cmd consumer.Command) {
 	case consumer.WaitUntil:
 		c.tick++
 		if tick := c.tick; !cmd.At.IsZero() {
-			c.later(cmd.At.Sub(c.now()), func() {
-				if tick == c.tick {
-					c.in(consumer.Tick{})
-				}
-			})
+			c.alarm(cmd.At, func() bool { return tick == c.tick }, func() { c.in(consumer.Tick{}) })
 		}
 	case consumer.Note:
 		c.w.probes.hit("consumer note " + cmd.State + " " + cmd.Now)
@@ -162,8 +158,7 @@ type working struct {
 	c        *consumerMember
 	cmd      consumer.Apply
 	life     int
-	batch    []*settle.Event
-	accept   bool
+	batch    []effect
 	batchErr error
 	killed   bool
 	times    []consumer.HandlerTime
@@ -178,7 +173,7 @@ func (r *working) handle(i int) error {
 	r.times = append(r.times, consumer.HandlerTime{Type: e.Type, Calls: 1, Took: r.c.w.between(0, 4*time.Millisecond)})
 	r.c.w.check.handled(r.c.inbox, e, it.Attempt)
 	if r.cmd.Batch != "" && e.Type == r.cmd.Batch {
-		r.batch = append(r.batch, e)
+		r.batch = append(r.batch, effect{e, it.AcceptDuplicate})
 		return nil
 	}
 	if err := r.outcome(e); err != nil {
@@ -198,7 +193,7 @@ func (r *working) beforeCommit() error {
 		return errKilled
 	}
 	for _, e := range r.batch {
-		if err := r.outcome(e); err != nil {
+		if err := r.outcome(e.event); err != nil {
 			if _, rejected := settle.Rejected(err); !rejected {
 				r.batch, r.batchErr = nil, err
 				return err
@@ -206,7 +201,7 @@ func (r *working) beforeCommit() error {
 		}
 	}
 	for _, e := range r.batch {
-		r.c.inbox.effect(effect{e, false})
+		r.c.inbox.effect(e)
 	}
 	r.batch = nil
 	return nil

@@ -38,6 +38,14 @@ func (h *History) note(at time.Duration, who, what string, args ...any) {
 	}
 }
 
+// detail returns more words for the last line, when lines are kept. They are
+// not part of the hash.
+func (h *History) detail(v any) {
+	if h.keep {
+		h.lines[len(h.lines)-1] += " " + told(v)
+	}
+}
+
 func line(at time.Duration, who, what string, args []any) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%11.6f  %-11s %s", at.Seconds(), who, what)

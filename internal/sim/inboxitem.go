@@ -37,6 +37,8 @@ func (x *inboxModel) decide(wk *settle.Work, it *settle.Item, i int, handle hand
 		return verdict(settle.VerdictDuplicate)
 	case row.status.waiting() && held == nil:
 		return verdict(settle.VerdictStored)
+	case row.status == logProcessing && held == nil && slices.ContainsFunc(x.retry, func(r *retryRow) bool { return r.eventID == id }):
+		return verdict(settle.VerdictLeftOver)
 	case row.status == logProcessing:
 		if until := row.processed.Add(takeover(wk)); x.w.dbNow().Before(until) {
 			x.w.probes.hit("left-over row waits")
@@ -77,7 +79,7 @@ func (x *inboxModel) decideEvent(wk *settle.Work, it *settle.Item, i int, held *
 	switch {
 	case counted && begun && e.AggregateSeq <= last && !replayed:
 		if it.Intent == settle.IntentIgnore {
-			return verdict(settle.VerdictIgnored)
+			return x.run(it, i, held, false, handle)
 		}
 		x.w.probes.hit("event out of sequence")
 		return x.die(wk, it, held, settle.ClassOutOfSequence, settle.VerdictOutOfSequence, false)

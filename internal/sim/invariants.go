@@ -120,6 +120,9 @@ func (c *checker) places() {
 				n++
 			}
 		}
+		if r.late {
+			continue // a slow topic's reader may come to a late row by itself too
+		}
 		if n > 1 || (n == 1 && !p.read) {
 			c.w.fail("one place", "row %d (%s) is in %d side tables, passed by the cursor: %v %+v", r.id, r.event.ID, n, p.read, p)
 		}

@@ -25,7 +25,6 @@ func (o *outboxModel) Commit(l relay.Lease, f relay.Flush) error {
 }
 
 func (o *outboxModel) writeCheckpoint(l relay.Lease, f relay.Flush) {
-	o.lease.commits++
 	c := storedCheckpoint{l.Epoch, f.Checkpoint}
 	c.Readers = cloneReaders(c.Readers)
 	o.w.check.checkpoint(c)
@@ -126,8 +125,12 @@ func (o *outboxModel) parkedRow(id int64, destination string) *parkedRow {
 
 func (o *outboxModel) park(p relay.Park) {
 	o.leaveOther(p.ID, p.From)
-	if o.parkedRow(p.ID, p.Destination) != nil {
-		o.w.fail("one place", "row %d is parked twice at %s", p.ID, p.Destination)
+	if old := o.parkedRow(p.ID, p.Destination); old != nil {
+		if !o.row(p.ID).late {
+			o.w.fail("one place", "row %d is parked twice at %s", p.ID, p.Destination)
+		}
+		old.Park = p
+		return
 	}
 	o.parkNo++
 	o.parked = append(o.parked, parkedRow{Park: p, no: o.parkNo})
@@ -174,6 +177,7 @@ func (o *outboxModel) die(d relay.Death) {
 }
 
 func (o *outboxModel) addDelay(d relay.Delay) {
+	o.leaveOther(d.ID, d.From)
 	if slices.ContainsFunc(o.delayed, func(x relay.Delay) bool { return x.ID == d.ID }) {
 		o.w.fail("one place", "row %d is delayed twice", d.ID)
 	}

@@ -38,7 +38,9 @@ type relayLease struct {
 	expires  time.Time
 	resigned bool
 	deaths   int
-	commits  int // checkpoints, the one after loading among them
+	since    time.Time // when it was taken
+	seen     time.Time // when it was renewed last
+	ttl      time.Duration
 }
 
 type storedCheckpoint struct {
@@ -74,25 +76,31 @@ func (o *outboxModel) Lead(owner string, lane int, ttl time.Duration) relay.Leas
 	default:
 		o.takeover(owner)
 	}
-	l.expires = now.Add(ttl)
+	l.expires, l.seen, l.ttl = now.Add(ttl), now, ttl
 	return relay.Lease{Held: true, Owner: owner, Lane: lane, Epoch: l.epoch, Deaths: l.deaths}
 }
 
 func (o *outboxModel) takeover(owner string) {
 	l := &o.lease
-	switch {
-	case l.epoch == 0 || l.resigned || l.commits > 1:
+	switch lived := l.seen.Sub(l.since); {
+	case l.epoch == 0 || l.resigned:
 		l.deaths = 0
+	case lived > longLife*l.ttl:
+		l.deaths = 1
 	default:
 		l.deaths++
-		o.w.probes.hit("leader died without progress")
+		o.w.probes.hit("leader died young")
 	}
 	if l.epoch > 0 && !l.resigned {
 		o.w.probes.hit("lease taken over")
 	}
-	*l = relayLease{owner: owner, epoch: l.epoch + 1, deaths: l.deaths}
+	*l = relayLease{owner: owner, epoch: l.epoch + 1, deaths: l.deaths, since: o.w.dbNow()}
 	o.w.hist.note(o.w.Since(), "outbox", "leader", owner, l.epoch, l.deaths)
 }
+
+// longLife is how many lease times a leader must have lived so that its death
+// is not counted with those before it.
+const longLife = 10
 
 // holds reports whether l is the lease in force.
 func (o *outboxModel) holds(l relay.Lease) error {

@@ -67,6 +67,20 @@ func (p *process) later(d time.Duration, f func()) {
 	p.w.After(d, func() { p.hear(life, f) })
 }
 
+// alarm runs f when the process's own clock shows at, unless set says by then
+// that it was set anew.
+func (p *process) alarm(at time.Time, set func() bool, f func()) {
+	p.later(max(at.Sub(p.w.Now().Add(p.skew)), at.Sub(p.now())), func() {
+		switch {
+		case !set():
+		case p.now().Before(at):
+			p.alarm(at, set, f) // its clock went back, or stood still
+		default:
+			f()
+		}
+	})
+}
+
 // crash kills the process; it comes again after a while.
 func (p *process) crash(why string) {
 	if !p.alive {

@@ -73,11 +73,7 @@ func (r *relayMember) do(c relay.Command) {
 	switch c := c.(type) {
 	case relay.WaitUntil:
 		tick := r.tick
-		r.later(c.At.Sub(r.now()), func() {
-			if tick == r.tick {
-				r.in(relay.Tick{})
-			}
-		})
+		r.alarm(c.At, func() bool { return tick == r.tick }, func() { r.in(relay.Tick{}) })
 	case relay.Halt:
 		r.halted(c.Err)
 	case relay.Publish:
@@ -117,7 +113,8 @@ func (r *relayMember) next() {
 		if err != nil {
 			in = relay.Failed{Command: c, Err: err}
 		}
-		r.w.hist.note(r.w.Since(), r.name, "hears", named(in), err)
+		r.w.hist.note(r.w.Since(), r.name, "hears", named(in))
+		r.w.hist.detail(in)
 		r.in(in)
 	})
 }
@@ -126,6 +123,7 @@ func (r *relayMember) next() {
 func (r *relayMember) exec(c relay.Command, asked time.Time) (in relay.Input, err error) {
 	o := r.w.outbox
 	r.w.hist.note(r.w.Since(), r.name, "asks", named(c))
+	r.w.hist.detail(c)
 	switch c := c.(type) {
 	case relay.Lead:
 		l := o.Lead(c.Owner, c.Lane, c.TTL)

@@ -102,12 +102,8 @@ func (s *subscription) own(f *feed, claim settle.Claim) {
 	}
 	s.c.in(consumer.Claimed{Claim: claim})
 	s.feed(f)
-	life, at := s.c.life, f.expires
-	s.c.later(at.Sub(s.c.now()), func() {
-		if s.c.life == life && f.owned && f.expires.Equal(at) {
-			s.lose(f)
-		}
-	})
+	at := f.expires
+	s.c.alarm(at, func() bool { return f.owned && f.expires.Equal(at) }, func() { s.lose(f) })
 }
 
 // readFrom moves the position, after the delivery in flight if there is one.
