@@ -1,0 +1,315 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/settlemq/settle/cli"
+	"github.com/settlemq/settle/drill"
+	"github.com/settlemq/settle/examples/shop"
+)
+
+// The test binary is the program, too: a demo starts itself as its children.
+func TestMain(m *testing.M) {
+	if os.Getenv("SETTLE_TEST_MAIN") == "" {
+		os.Exit(m.Run())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(cli.Main(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, cli.Hooks{}))
+}
+
+// program is a command line as a process of its own.
+func program(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Env = append(os.Environ(), "SETTLE_TEST_MAIN=1", "TMPDIR="+t.TempDir())
+	return cmd
+}
+
+// output runs a command line and returns what it printed and its exit code.
+func output(t *testing.T, args ...string) (code int, out, errs string) {
+	t.Helper()
+	cmd := program(t, args...)
+	var o, e bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &o, &e
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), o.String(), e.String()
+}
+
+func TestADemoUnderAllFaultsProvesThatNothingWasLostDoubledOrReordered(t *testing.T) {
+	seeds := 3
+	if os.Getenv("SETTLE_TEST_ALL") != "" {
+		seeds = 20
+	}
+	two := make(chan struct{}, 2) // at a time: more would only slow each other down
+	var all sync.WaitGroup
+	for seed := range seeds {
+		two <- struct{}{}
+		all.Go(func() {
+			defer func() { <-two }()
+			t.Run("seed "+strconv.Itoa(seed+1), func(t *testing.T) { demoUnderAllFaults(t, seed+1) })
+		})
+	}
+	all.Wait()
+}
+
+func demoUnderAllFaults(t *testing.T, seed int) {
+	code, out, errs := output(t, "demo", "--orders", "300", "--faults", "all", "--seed", strconv.Itoa(seed), "--json", "--timeout", "3m")
+	if code != cli.ExitOK {
+		t.Fatalf("exit %d\n%s\n%s", code, out, errs)
+	}
+	var r drill.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	o := r.Orders
+	if o.Accepted != 300 || o.Completed+o.Cancelled != 300 || o.Unsettled != 0 || o.Cancelled == 0 || r.DeadLettersOpen != 0 {
+		t.Errorf("orders %+v, %d dead letters open", o, r.DeadLettersOpen)
+	}
+	if len(r.Faults) != len(drill.FaultNames()) {
+		t.Errorf("faults %+v", r.Faults)
+	}
+	for _, f := range r.Faults {
+		if f.Times < 2 {
+			t.Errorf("%s happened %d times", f.Name, f.Times)
+		}
+	}
+	d := r.Deliveries
+	if d.Duplicate == 0 || d.Retried == 0 || d.Dead == 0 || d.Applied < 600 || d.Received < d.Applied {
+		t.Errorf("deliveries %+v", d)
+	}
+	if bad := r.Failures(); len(bad) > 0 || r.Seed != uint64(seed) || r.Duration <= 0 || r.Latency.OrderToCompleted.P99 <= 0 {
+		t.Errorf("%v, %+v", bad, r)
+	}
+}
+
+func TestADemoRefusesWhatItCanNotDoBeforeItStartsAnything(t *testing.T) {
+	used := t.TempDir()
+	bad := filepath.Join(used, "bad.csv")
+	if err := os.WriteFile(bad, []byte("customer_id,date,quantity,amount\n1,1997-01-01,1,11.77\n2,1997-99-01,1,12.00\n3,1997-01-02,x,1.00\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	short := filepath.Join(used, "short.csv")
+	if err := os.WriteFile(short, []byte("customer_id,date,amount\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args  []string
+		wrong string
+		right string
+	}{
+		{[]string{"--faults", "relay-kil"}, `"relay-kil"`, "relay-kill, consumer-kill"},
+		{[]string{"--orders", "-1"}, "--orders is -1", "1 or more"},
+		{[]string{"--orders", "0"}, "--orders is 0", "1 or more"},
+		{[]string{"--orders", "many"}, `"many"`, "--seed"},
+		{[]string{"--timeout", "-1s"}, "--timeout is -1s", "more than 0"},
+		{[]string{"--dir", used}, "in use", "settle shop --dir"},
+		{[]string{"--input", "/no/such.csv"}, "/no/such.csv", "no such file"},
+		{[]string{"--input", bad}, "line 3: date", "line 4: quantity"},
+		{[]string{"--input", short}, "quantity", "customer_id, date, quantity, amount"},
+		{[]string{"--skip-bad"}, "--skip-bad", "--input"},
+		{[]string{"now"}, `"now"`, "takes no argument"},
+	} {
+		code, out, errs := run(t, append([]string{"demo"}, c.args...)...)
+		if code != cli.ExitUsage || !strings.Contains(errs, c.wrong) || !strings.Contains(errs, c.right) || out != "" {
+			t.Errorf("demo %v: exit %d, %q, %q; want exit 2 naming %s and %s", c.args, code, out, errs, c.wrong, c.right)
+		}
+	}
+	if code, _, errs := run(t, "role", "brokker"); code != cli.ExitUsage || !strings.Contains(errs, "order-api") {
+		t.Errorf("exit %d, %q", code, errs)
+	}
+}
+
+func TestADemoTakesAFileOfOrdersAndPassesOverItsBadRowsWhenAsked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orders.csv")
+	text := "\ufeffcustomer_id,date,quantity,amount\r\n1,1997-01-01,1,11.77\r\nbroken\r\n2,1997-01-02,3,20.00\r\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := output(t, "demo", "--input", path, "--skip-bad", "--faults", "none", "--json")
+	if code != cli.ExitOK || !strings.Contains(out, `"accepted": 2`) || !strings.Contains(errs, "1 bad rows") {
+		t.Errorf("exit %d, %s, %s", code, out, errs)
+	}
+}
+
+func TestADemoThatDoesNotSettleInTimeExitsWith3AndStillReports(t *testing.T) {
+	code, out, errs := output(t, "demo", "--orders", "5000", "--faults", "none", "--timeout", "700ms")
+	if code != cli.ExitUnreachable || !strings.Contains(out, "not everything settled in time") || !strings.Contains(errs, "not settled within 700ms") {
+		t.Errorf("exit %d, %s, %s", code, out, errs)
+	}
+}
+
+// children returns the processes whose command line names dir.
+func children(dir string, not int) []int {
+	var found []int
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range all {
+		b, err := os.ReadFile(path)
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err == nil && pid != not && bytes.Contains(b, []byte(dir)) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+func within(t *testing.T, d time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(d); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", d, what)
+		}
+	}
+}
+
+// underway starts a demo and returns it once it has taken some orders.
+func underway(t *testing.T, dir string) *exec.Cmd {
+	t.Helper()
+	cmd := program(t, "demo", "--orders", "5000", "--faults", "all", "--dir", dir)
+	said, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	db, err := drill.OpenService("order", filepath.Join(dir, "order.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	go func() { _, _ = io.Copy(io.Discard, said) }()
+	within(t, 30*time.Second, "orders are taken", func() bool {
+		var s drill.State
+		return db.Orders(t.Context(), &s) == nil && s.Accepted > 100
+	})
+	return cmd
+}
+
+func TestAfterTheParentWasKilledNoChildIsLeftAndAShopSettlesWhatWas(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "shop")
+	parent := underway(t, dir)
+	if n := len(children(dir, parent.Process.Pid)); n < 5 {
+		t.Fatalf("%d children", n)
+	}
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = parent.Wait()
+	within(t, 2*time.Second, "children end", func() bool { return len(children(dir, parent.Process.Pid)) == 0 })
+
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- shop.Solo(ctx, shop.Config{Dir: dir, Listen: "127.0.0.1:0"}) }()
+	for settled := false; !settled; {
+		select {
+		case err := <-ended:
+			t.Fatalf("the shop ended: %v", err)
+		case <-time.After(200 * time.Millisecond):
+		}
+		left, err := shop.Unsettled(ctx, dir)
+		switch {
+		case ctx.Err() != nil:
+			t.Fatal("not everything is settled or explained by a dead letter within 20 s")
+		case err != nil:
+			t.Fatal(err)
+		case len(left) > 0:
+			t.Logf("%d orders are not settled; the first: %+v", len(left), left[0])
+		}
+		settled = len(left) == 0
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnInterruptEndsAllProcessesOfADemo(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "shop")
+	parent := underway(t, dir)
+	if err := parent.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = parent.Wait()
+	if code := parent.ProcessState.ExitCode(); code != cli.ExitUnreachable {
+		t.Errorf("exit %d", code)
+	}
+	if left := children(dir, parent.Process.Pid); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+}
+
+func TestTheTrailOfARepairedOrderShowsCauseRepairAndEffect(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "shop")
+	code, out, errs := output(t, "demo", "--orders", "40", "--faults", "poison", "--dir", dir)
+	if code != cli.ExitOK || !strings.Contains(out, "$ settle dead replay") || !strings.Contains(out, "3 done, 0 refused") {
+		t.Fatalf("exit %d, %s, %s", code, out, errs)
+	}
+	var letters []struct {
+		Class string `json:"class"`
+		Key   string `json:"aggregate_id"`
+	}
+	if _, out, _ := output(t, "dead", "list", "--dir", dir, "--state", "REPLAYED", "--json"); json.Unmarshal([]byte(out), &letters) != nil || len(letters) != 3 {
+		t.Fatalf("letters: %s", out)
+	}
+	code, out, errs = output(t, "trail", "--dir", dir, letters[0].Key, "--json")
+	var journey struct {
+		Steps []struct{ Stage, Note, By string } `json:"steps"`
+	}
+	if err := json.Unmarshal([]byte(out), &journey); err != nil || code != cli.ExitOK {
+		t.Fatalf("exit %d, %v, %s, %s", code, err, out, errs)
+	}
+	at := func(stage string) int {
+		return slices.IndexFunc(journey.Steps, func(s struct{ Stage, Note, By string }) bool { return s.Stage == stage })
+	}
+	dead, replay := at("dead"), at("replay")
+	if dead < 0 || replay < dead || !strings.Contains(journey.Steps[dead].Note, "not stocked") || journey.Steps[replay].By != "demo" {
+		t.Errorf("trail: %s", out)
+	}
+	effect := slices.ContainsFunc(journey.Steps[max(replay, 0):], func(s struct{ Stage, Note, By string }) bool { return s.Stage == "applied" })
+	if !effect {
+		t.Errorf("no effect after the repair: %s", out)
+	}
+}
+
+func TestATemporaryDirectoryIsRemovedUnlessKept(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		args := []string{"demo", "--orders", "10", "--faults", "none"}
+		if keep {
+			args = append(args, "--keep")
+		}
+		cmd := program(t, args...)
+		tmp := t.TempDir()
+		cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
+		out, err := cmd.CombinedOutput()
+		left, _ := filepath.Glob(filepath.Join(tmp, "settle-demo-*"))
+		if err != nil || (len(left) == 1) != keep || strings.Contains(string(out), "settle trail --dir") != keep {
+			t.Errorf("keep %v: %v, left %v\n%s", keep, err, left, out)
+		}
+	}
+}
