@@ -102,3 +102,16 @@ func TestRowsThatMightVanishAreReadAgainWhenTheStoreHasFailed(t *testing.T) {
 		t.Errorf("an event that is gone was sent")
 	}
 }
+
+func TestLateRowsAreSentAlthoughTheAnswerOfTheSweepWasLost(t *testing.T) {
+	w := newWorld(t, Config{SweepEvery: time.Hour})
+	w.run(time.Second)
+	w.store.extra[w.store.add("k", "a").ID] = ""
+	w.run(time.Second)
+	w.m.ask(askSweep, Sweep{})
+	w.step(Failed{Command: Sweep{}, Err: settle.ErrClosed})
+	w.run(10 * time.Second)
+	if len(w.store.extra) != 0 {
+		t.Errorf("still listed as late: %v", w.store.extra)
+	}
+}

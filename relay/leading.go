@@ -174,6 +174,8 @@ func (m *Machine) failed(in Failed) {
 	case k == askOwners:
 		m.rounds.next = m.storeAt
 	case k == askSweep:
+		// What it has found may be listed all the same.
+		m.sides.extra.pending = true
 		m.sweepAt = m.now.Add(m.cfg.SweepEvery)
 	case k == askRetain:
 		m.keepAt = m.now.Add(m.cfg.RetainEvery)
