@@ -49,6 +49,9 @@ func (d *demo) drill(ctx context.Context, dir string, orders []shop.FeedOrder) (
 	if err != nil {
 		return nil, err
 	}
+	if err := os.WriteFile(filepath.Join(dir, shopFile), []byte(drillFile), 0o600); err != nil {
+		return nil, err
+	}
 	if err := shop.Stock(ctx, dir, stock...); err != nil {
 		return nil, err
 	}
@@ -57,8 +60,8 @@ func (d *demo) drill(ctx context.Context, dir string, orders []shop.FeedOrder) (
 		return nil, err
 	}
 	defer s.end()
-	d.screen.say("A shop of %d processes in %s: %d orders, seed %d. Times are scaled for the drill: leases of %s, %d attempts within a second.",
-		len(shop.Roles())+1, dir, len(requests), d.seed, drillLease, drillAttempts)
+	d.screen.say("A shop of %d processes in %s: %d orders, seed %d. Times are scaled for the drill: leases of %s, four attempts within a second (%s).",
+		len(shop.Roles())+1, dir, len(requests), d.seed, drillLease, shopFile)
 	return drill.Run(ctx, drill.Config{
 		Dir: dir, Seed: d.seed, Faults: d.named, Requests: requests, Poisoned: poisoned,
 		Timeout: d.timeout, Say: d.screen.say, Show: d.screen.show,
@@ -214,20 +217,13 @@ func (s *demoShop) counters() (drill.Counters, error) {
 // repair does what a person would do, with the commands that a person would
 // use, and shows them.
 func (s *demoShop) repair(ctx context.Context) error {
-	for _, step := range []func() error{
-		func() error { return s.settle(ctx, "dead", "list") },
-		func() error {
-			s.d.screen.say("\nThe cause is cured: %s is stocked now.", poisonSKU)
-			return shop.Stock(ctx, s.dir, shop.Level{SKU: poisonSKU, Quantity: 1000})
-		},
-		func() error {
-			return s.settle(ctx, "dead", "replay", "--class", string(settle.ClassHandler), "--reason", poisonSKU+" is stocked now", "--by", "demo", "--yes")
-		},
-		func() error {
-			return s.settle(ctx, "dead", "discard", "--class", string(settle.ClassDecode), "--reason", "cut off by a foreign producer, carries nothing", "--by", "demo", "--yes")
-		},
+	for _, words := range [][]string{
+		{"dead", "list"},
+		{"shop", "stock", poisonSKU + "=1000"},
+		{"dead", "replay", "--class", string(settle.ClassHandler), "--reason", poisonSKU + " is stocked now", "--by", "demo", "--yes"},
+		{"dead", "discard", "--class", string(settle.ClassDecode), "--reason", "cut off by a foreign producer, carries nothing", "--by", "demo", "--yes"},
 	} {
-		if err := step(); err != nil {
+		if err := s.settle(ctx, words...); err != nil {
 			return err
 		}
 	}

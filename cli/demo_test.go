@@ -186,9 +186,9 @@ func within(t *testing.T, d time.Duration, what string, ok func() bool) {
 }
 
 // underway starts a demo and returns it once it has taken some orders.
-func underway(t *testing.T, dir string) *exec.Cmd {
+func underway(t *testing.T, dir string, orders int64) *exec.Cmd {
 	t.Helper()
-	cmd := program(t, "demo", "--orders", "5000", "--faults", "all", "--dir", dir)
+	cmd := program(t, "demo", "--orders", "1000", "--faults", "all", "--dir", dir)
 	said, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -205,14 +205,14 @@ func underway(t *testing.T, dir string) *exec.Cmd {
 	go func() { _, _ = io.Copy(io.Discard, said) }()
 	within(t, 30*time.Second, "orders are taken", func() bool {
 		var s drill.State
-		return db.Orders(t.Context(), &s) == nil && s.Accepted > 100
+		return db.Orders(t.Context(), &s) == nil && s.Accepted > orders
 	})
 	return cmd
 }
 
 func TestAfterTheParentWasKilledNoChildIsLeftAndAShopSettlesWhatWas(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "shop")
-	parent := underway(t, dir)
+	parent := underway(t, dir, 350) // poisoned ones among them
 	if n := len(children(dir, parent.Process.Pid)); n < 5 {
 		t.Fatalf("%d children", n)
 	}
@@ -225,7 +225,12 @@ func TestAfterTheParentWasKilledNoChildIsLeftAndAShopSettlesWhatWas(t *testing.T
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- shop.Solo(ctx, shop.Config{Dir: dir, Listen: "127.0.0.1:0"}) }()
+	goOn := program(t, "shop", "--dir", dir, "--listen", "127.0.0.1:0")
+	if err := goOn.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { ended <- goOn.Wait() }()
+	defer func() { _ = goOn.Process.Kill() }()
 	for settled := false; !settled; {
 		select {
 		case err := <-ended:
@@ -243,15 +248,17 @@ func TestAfterTheParentWasKilledNoChildIsLeftAndAShopSettlesWhatWas(t *testing.T
 		}
 		settled = len(left) == 0
 	}
-	stop()
+	if err := goOn.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
 	if err := <-ended; err != nil {
-		t.Error(err)
+		t.Errorf("SIGTERM: %v", err)
 	}
 }
 
 func TestAnInterruptEndsAllProcessesOfADemo(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "shop")
-	parent := underway(t, dir)
+	parent := underway(t, dir, 50)
 	if err := parent.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}

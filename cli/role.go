@@ -13,12 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/settlemq/settle"
-	"github.com/settlemq/settle/consumer"
 	"github.com/settlemq/settle/dial"
 	"github.com/settlemq/settle/drill"
 	"github.com/settlemq/settle/examples/shop"
-	"github.com/settlemq/settle/relay"
 )
 
 // roleBroker is the role of the broker's process, beside those of the shop.
@@ -28,16 +25,20 @@ const roleBroker = "broker"
 // process list.
 const envBroker = "SETTLE_BROKER_URL"
 
-// Times of a drill, scaled down so that takeovers and dead letters happen
-// within seconds. The demo prints them; the product's defaults are longer.
+// drillLease and drillFile scale times down, so that takeovers and dead letters
+// happen within seconds. The demo prints them; the product's defaults are
+// longer.
 const (
-	drillLease    = 1500 * time.Millisecond
-	drillAttempts = 4
+	drillLease = 1500 * time.Millisecond
+	drillFile  = `# Times of a drill, far below the defaults: see settle config schema.
+relay:
+  lease_ttl: 1500ms
+  retry: {base: 40ms, max: 400ms, attempts: 4}
+consumer:
+  lease_ttl: 1500ms
+  retry: {base: 40ms, max: 400ms, attempts: 4}
+`
 )
-
-func drillRetry() settle.Backoff {
-	return settle.Backoff{Base: 40 * time.Millisecond, Max: 400 * time.Millisecond, Attempts: drillAttempts}
-}
 
 // roleCommand runs one process of a drill. It ends with its parent.
 func (a *app) roleCommand() *cobra.Command {
@@ -57,10 +58,15 @@ func (a *app) roleCommand() *cobra.Command {
 			if !slices.Contains(shop.Roles(), args[0]) {
 				return usagef("unknown role %q; the roles are %s, %s", args[0], roleBroker, strings.Join(shop.Roles(), ", "))
 			}
-			err := shop.Run(ctx, shop.Config{
+			file, err := readConfig(filepath.Join(dir, shopFile))
+			if err != nil {
+				return err
+			}
+			consume := consumerConfig(file.Consumer)
+			consume.RetryPoll = 200 * time.Millisecond // how soon a replay is seen
+			err = shop.Run(ctx, shop.Config{
 				Dir: dir, Roles: args, BrokerURL: os.Getenv(envBroker), Listen: listen, StatsDir: statsDir(dir), Crash: a.Crash, Logger: log,
-				Relay:    relay.Config{LeaseTTL: drillLease, Retry: drillRetry()},
-				Consumer: consumer.Config{LeaseTTL: drillLease, Retry: drillRetry(), RetryPoll: 200 * time.Millisecond},
+				Relay: relayConfig(file.Relay), Consumer: consume,
 			})
 			if err != nil {
 				return unreachablef("%w", err)

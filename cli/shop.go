@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +19,10 @@ import (
 	"github.com/settlemq/settle/examples/shop"
 	"github.com/settlemq/settle/relay"
 )
+
+// shopFile is the config file that a shop's directory may bring along: a demo
+// leaves the times it ran with, and whoever goes on with its shop keeps them.
+const shopFile = "settle.yml"
 
 func (a *app) shopCommand() *cobra.Command {
 	var dir, listen, config string
@@ -31,6 +37,9 @@ func (a *app) shopCommand() *cobra.Command {
 			return usagef("settle shop needs --dir: where its databases and the broker's files are, or are to be")
 		}
 		var file Config
+		if _, err := os.Stat(filepath.Join(dir, shopFile)); config == "" && err == nil {
+			config = filepath.Join(dir, shopFile)
+		}
 		if config != "" {
 			var err error
 			if file, err = readConfig(config); err != nil {
@@ -49,7 +58,7 @@ func (a *app) shopCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&dir, "dir", "", "where the shop's databases and the broker's files are, or are to be")
 	c.Flags().StringVar(&listen, "listen", "", "address of the HTTP entry (default 127.0.0.1:8080)")
-	c.Flags().StringVar(&config, "config", "", "config file; see settle config schema")
+	c.Flags().StringVar(&config, "config", "", "config file; see settle config schema (default: "+shopFile+" in --dir, if there is one)")
 	return c
 }
 
