@@ -16,6 +16,9 @@ type dueList struct {
 	at      time.Time
 	// progress is true when rows went: what was behind them may be due now.
 	progress bool
+	// wrote is true when anything was tried or written down. A round in which
+	// all is held (an open breaker) must not be followed by the same at once.
+	wrote bool
 }
 
 // dueEvent is one event of the list.
@@ -98,7 +101,7 @@ func (m *Machine) planDue() bool {
 		m.dueEnded()
 		return false
 	}
-	l.busy = true
+	l.busy, l.wrote = true, true
 	m.issue(w)
 	return true
 }
@@ -248,10 +251,13 @@ func (m *Machine) dueEnded() {
 	}
 	clear(l.items)
 	l.items = l.items[:0]
-	if l.progress {
-		l.progress = false
+	switch {
+	case l.progress:
 		l.at = m.now
+	case !l.wrote:
+		l.at = m.now.Add(m.cfg.RetryPoll)
 	}
+	l.progress, l.wrote = false, false
 }
 
 // lastWords writes down what must not be left as it is when the consumer

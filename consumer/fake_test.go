@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/settlemq/settle"
@@ -22,10 +21,17 @@ type fakeRow struct {
 	dead bool
 }
 
+// lock is a mutex on which synctest sees a goroutine wait.
+type lock chan struct{}
+
+func (l lock) Lock()   { l <- struct{}{} }
+func (l lock) Unlock() { <-l }
+
 // fakeInbox keeps the contract of settle.Inbox in memory, for one group.
 type fakeInbox struct {
-	mu   sync.Mutex
+	mu   lock
 	now  func() time.Time
+	pass bool // the last work's Pass
 	each bool // a transaction per item, as PostgreSQL has, instead of one for all
 
 	log     map[string]settle.Verdict // by event id
@@ -40,6 +46,8 @@ type fakeInbox struct {
 	version int64
 
 	applies  int
+	dues     int
+	hurry    bool                      // Due says that there is more to load
 	fail     func(w settle.Work) error // before the commit
 	lost     func() error              // after the commit: the answer is lost
 	released []string
@@ -48,7 +56,7 @@ type fakeInbox struct {
 
 func newFakeInbox(now func() time.Time) *fakeInbox {
 	return &fakeInbox{
-		now: now, log: map[string]settle.Verdict{}, keys: map[string]bool{},
+		mu: make(lock, 1), now: now, log: map[string]settle.Verdict{}, keys: map[string]bool{},
 		floors: map[partName]settle.Floor{}, epochs: map[partName]int64{},
 	}
 }
@@ -70,6 +78,7 @@ func (f *fakeInbox) Apply(ctx context.Context, w settle.Work, handle func(contex
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.applies++
+	f.pass = w.Pass
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -227,9 +236,16 @@ func (f *fakeInbox) delete(row int) {
 func (f *fakeInbox) Due(_ context.Context, _ string, limit int) (settle.Due, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.dues++
 	var due settle.Due
+	if f.hurry {
+		due.Next = f.now()
+	}
 	heads := map[string]bool{} // key → its head is due
 	for _, r := range f.rows {
+		if r.dead && f.pass {
+			continue
+		}
 		key := keyOf(&r.item.Record)
 		yes, seen := heads[key]
 		if !seen {

@@ -360,3 +360,20 @@ func TestARetryThatMeetsAnUnavailableDependencyCostsNoAttempt(t *testing.T) {
 	r.pass(time.Minute)
 	r.wantEffects("a1", "a2")
 }
+
+func TestDueEventsHeldByAnOpenBreakerAreNotLoadedAgainAndAgain(t *testing.T) {
+	r := newRig(t, Config{BatchRows: 2, Breaker: Breaker{Failures: 1, Wait: time.Hour, MaxWait: time.Hour}}, "t")
+	r.handle = failing(settle.Unavailable(errBoom), "z1")
+	r.deliver(1, 0, event("z", 1))
+	for i := range 5 { // more than one load takes
+		e := event(string(rune('a'+i)), 1)
+		r.in.log[e.ID] = settle.VerdictParked
+		r.in.insert(settle.Item{Record: records(1, e)[0], NextAt: r.now}, false)
+	}
+	before := r.in.dues
+	r.in.hurry = true // there is more: it says that the next is due now
+	r.pass(10 * time.Second)
+	if n := r.in.dues - before; n > 15 {
+		t.Errorf("loaded %d times in 10 seconds", n)
+	}
+}
