@@ -74,9 +74,17 @@ func BenchmarkInbox(b *testing.B) {
 		}
 		report(b)
 	})
-	b.Run("apply", func(b *testing.B) {
+	apply := func(b *testing.B, waiting int) {
 		s := open(b)
 		in := s.Inbox()
+		for i := range waiting {
+			it := make([]settle.Item, 1)
+			fill(it)
+			it[0].Intent, it[0].Record.Event.AggregateID = settle.IntentPark, fmt.Sprint("stuck-", i%10)
+			if _, err := in.Apply(ctx, settle.Work{Group: "inventory", Items: it}, nil); err != nil {
+				b.Fatal(err)
+			}
+		}
 		claims, err := in.Claim(ctx, settle.ClaimRequest{Group: "inventory", Topic: "t", Owner: "x", Partitions: 1, TTL: time.Hour})
 		if err != nil {
 			b.Fatal(err)
@@ -98,5 +106,7 @@ func BenchmarkInbox(b *testing.B) {
 			}
 		}
 		report(b)
-	})
+	}
+	b.Run("apply", func(b *testing.B) { apply(b, 0) })
+	b.Run("apply while 200 events of 10 keys wait", func(b *testing.B) { apply(b, 200) })
 }
