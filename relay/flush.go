@@ -124,7 +124,6 @@ func (m *Machine) settled(d *destination, pk *parkedKey) {
 	}
 	if pk.state == parkedTrial {
 		pk.state = parkedReady
-		m.sus.ready = append(m.sus.ready, touchedKey{d, pk})
 		return
 	}
 	m.schedule(d, pk)

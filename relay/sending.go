@@ -116,7 +116,6 @@ func (m *Machine) send(d *destination, items []item, trial bool) {
 	d.flight = flight{batch: m.batches, life: m.life, items: items, trial: trial}
 	d.spend(len(items))
 	m.flying++
-	m.sus.flying = trial
 	m.emit(Publish{Batch: m.batches, Destination: d.name, Messages: batch, Timeout: m.publishTime()})
 }
 
@@ -130,9 +129,11 @@ func (m *Machine) published(in Published) {
 	f := d.flight
 	d.flight = flight{}
 	m.flying--
-	m.sus.flying = m.sus.flying && !f.trial
 	if f.life != m.life {
 		return
+	}
+	if f.trial {
+		m.sus.trial = touchedKey{}
 	}
 	m.flush.Sent = slices.Grow(m.flush.Sent, len(f.items))
 	failed := 0

@@ -132,6 +132,9 @@ func (m *Machine) readerOf(d *destination) *reader {
 // queryParked asks for the rows of a key whose head is due: for the head alone
 // until it was taken once.
 func (m *Machine) queryParked() (SideQuery, bool) {
+	if m.sus.trial.pk != nil {
+		return SideQuery{}, false
+	}
 	for _, d := range m.dests {
 		if d.held || !m.reached(d.until) || len(d.drain) >= m.cfg.BatchRows {
 			continue

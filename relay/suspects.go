@@ -13,8 +13,9 @@ type suspicion struct {
 	on     bool
 	ids    []int64 // open when the last one died
 	window int     // rows of each destination that may have been in flight
-	ready  []touchedKey
-	flying bool // a suspect is being tried: nothing else is sent
+	// trial is the one suspect that is being tried. There is one at a time, so
+	// that a death tells of this one only.
+	trial touchedKey
 }
 
 // suspect begins a life after unclean ends.
@@ -62,6 +63,7 @@ func (m *Machine) tryAlone(d *destination, pk *parkedKey, it item) {
 		return
 	}
 	pk.state, pk.trial, pk.inHand = parkedTrial, it, 1
+	m.sus.trial = touchedKey{d, pk}
 	m.writeTry(d, pk, it.row.Attempts+1)
 }
 
@@ -76,26 +78,20 @@ func (m *Machine) writeTry(d *destination, pk *parkedKey, attempts int) {
 // planTrial sends the next suspect once nothing else is in flight. It returns
 // true while other sends must wait.
 func (m *Machine) planTrial() bool {
-	s := &m.sus
-	if s.flying {
+	d, pk := m.sus.trial.d, m.sus.trial.pk
+	switch {
+	case pk == nil || pk.state == parkedTrial:
+		return false
+	case pk.state == parkedSending:
 		return true
-	}
-	for len(s.ready) > 0 {
-		d, pk := s.ready[0].d, s.ready[0].pk
-		if d.held || m.now.Before(d.until) {
-			s.ready = s.ready[1:]
-			m.untried(d, pk)
-			continue
-		}
-		if m.flying > 0 {
-			return true
-		}
-		s.ready = s.ready[1:]
+	case d.held || m.now.Before(d.until):
+		m.untried(d, pk)
+		return false
+	case m.flying == 0:
 		pk.state = parkedSending
 		m.send(d, []item{pk.trial}, true)
-		return true
 	}
-	return false
+	return true
 }
 
 // untried takes an attempt back that was written down and not made, or that
@@ -103,7 +99,7 @@ func (m *Machine) planTrial() bool {
 func (m *Machine) untried(d *destination, pk *parkedKey) {
 	pk.due = laterOf(m.now.Add(m.cfg.MaxIdle), d.until)
 	m.writeTry(d, pk, pk.trial.row.Attempts)
-	pk.state = parkedIdle
+	m.sus.trial = touchedKey{}
 	m.handBack(d, pk)
 }
 
