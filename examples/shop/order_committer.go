@@ -16,6 +16,9 @@ var errBusy = errors.New("too many orders wait to be stored")
 // errStopping refuses a request that was not begun because the process ends.
 var errStopping = errors.New("the order service is stopping")
 
+// errGone is the answer that nobody waits for. Nothing was done.
+var errGone = errors.New("the client has gone")
+
 // committer turns concurrent requests into few transactions: while one commit
 // waits for the disk, whoever comes is gathered for the next. A commit costs
 // the disk the same with one order in it as with hundreds.
@@ -42,7 +45,7 @@ func newCommitter(orders *orderService, queue, most int, crash func(string)) *co
 // than errBusy and errStopping means that p may be stored all the same: the
 // client finds out by asking again with the same key.
 func (c *committer) submit(ctx context.Context, p *placement) error {
-	p.done = make(chan error, 1)
+	p.done, p.gone = make(chan error, 1), ctx.Done()
 	select {
 	case c.queue <- p:
 	default:
@@ -81,24 +84,35 @@ func (c *committer) refuse() {
 	}
 }
 
-// gather takes what waits now; it never waits for more.
+// gather takes what waits now; it never waits for more. Whoever has gone away
+// meanwhile is left out: under overload the work goes to those who still wait.
 func (c *committer) gather(first *placement) []*placement {
-	batch := []*placement{first}
-	for len(batch) < c.most {
+	var batch []*placement
+	for p := first; ; {
 		select {
-		case p := <-c.queue:
+		case <-p.gone:
+			p.done <- errGone
+		default:
 			batch = append(batch, p)
+		}
+		if len(batch) == c.most {
+			return batch
+		}
+		select {
+		case p = <-c.queue:
 		default:
 			return batch
 		}
 	}
-	return batch
 }
 
 // commit stores batch in one transaction. If that fails each order is tried in
 // one of its own, so that none fails because of another; storing an order
 // twice is not possible, because its key is found.
 func (c *committer) commit(ctx context.Context, batch []*placement) {
+	if len(batch) == 0 {
+		return
+	}
 	err := c.together(ctx, batch)
 	if err != nil && len(batch) > 1 {
 		for _, p := range batch {

@@ -297,6 +297,23 @@ func TestAnOrderThatCannotBeStoredDoesNotHarmThoseBesideIt(t *testing.T) {
 	}
 }
 
+func TestAClientThatHasGoneIsLeftOut(t *testing.T) {
+	c := newCommitter(nil, 10, 10, nil)
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	gone, waits := &placement{key: "gone"}, &placement{key: "waits", done: make(chan error, 1)}
+	if err := c.submit(ctx, gone); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	c.queue <- waits
+	if batch := c.gather(<-c.queue); len(batch) != 1 || batch[0] != waits {
+		t.Errorf("%d requests are served", len(batch))
+	}
+	if err := <-gone.done; !errors.Is(err, errGone) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestACommitterThatStopsRefusesWhatWaits(t *testing.T) {
 	c := newCommitter(nil, 10, 10, nil)
 	p := &placement{done: make(chan error, 1)}

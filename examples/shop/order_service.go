@@ -70,6 +70,8 @@ type placement struct {
 	hash    [32]byte
 	traceID string
 
+	// gone is closed when nobody waits for the answer any more.
+	gone    <-chan struct{}
 	outcome placed
 	done    chan error // receives once, after outcome is set
 }
