@@ -19,71 +19,103 @@ const (
 	headerBatchCommit = "Nats-Batch-Commit"
 )
 
-// atomic publishes part as one atomic batch: all of it is stored, or nothing.
-// It reports whether the receipts are decided; false means that the batch was
-// refused as a whole and each message has to be asked for by itself. An error
-// means that the broker can't be asked any more now.
+// atomic publishes the first messages of ready as one atomic batch: all of it
+// is stored, or nothing. It returns what did not fit the batch. A batch that
+// is refused is asked for again, each message by itself. The error means that
+// the broker or the topic takes nothing more now.
 //
 // Crash here: after the last message is sent the batch may be stored although
 // nobody has read the answer. Sent again under the same ids within the
 // server's window it is refused as a duplicate, then found one by one.
-func (p *publication) atomic(ctx context.Context, t *topic, part []outgoing) (decided bool, down error) {
+func (p *publication) atomic(ctx context.Context, t *topic, ready []outgoing) (rest []outgoing, down error) {
 	select {
 	case t.sending <- struct{}{}:
 		defer func() { <-t.sending }()
 	case <-ctx.Done():
-		return true, p.unknown(part, context.Cause(ctx))
+		return ready, classify(context.Cause(ctx))
 	}
-	got, err := p.b.askBatch(ctx, t, part)
+	f := flight{p: p, t: t, id: []string{rand.Text()}}
+	rest, err := f.send(ready)
+	var got answer
+	if err == nil && len(f.sent) > 0 {
+		got, err = f.commit(ctx)
+	}
 	var refused *refusal
-	if errors.As(err, &refused) {
-		for _, o := range part {
-			delete(o.msg.Header, headerBatchID)
-			delete(o.msg.Header, headerBatchSeq)
-			delete(o.msg.Header, headerBatchCommit)
+	switch {
+	case errors.As(err, &refused):
+		return rest, p.singles(ctx, t, f.sent)
+	case err != nil:
+		down = classify(err)
+		for _, o := range f.sent {
+			p.fail(o.index, down)
 		}
-		return false, nil
-	}
-	if err != nil {
-		return true, p.unknown(part, err)
+		return rest, down
 	}
 	first := got.Seq - int64(got.Count) + 1
-	for i, o := range part {
-		p.receipts[o.index] = settle.Receipt{At: t.at(o.msg.Subject, first+int64(i))}
+	for i, o := range f.sent {
+		p.receipts[o.index] = settle.Receipt{At: t.at(o.subject, first+int64(i))}
 	}
-	return true, nil
+	return rest, nil
 }
 
-func (p *publication) unknown(part []outgoing, err error) error {
-	why := classify(err)
-	for _, o := range part {
-		p.fail(o.index, why)
-	}
-	return why
+// flight is one atomic batch. Encoding and sending overlap with the server's
+// work; the last message is held back until it is known to be the last.
+type flight struct {
+	p  *publication
+	t  *topic
+	id []string
+	// sent are the messages of the batch, the held one included.
+	sent []outgoing
+	held *nats.Msg
+	// spare is the buffer of the message before the held one: the connection
+	// has copied it.
+	spare []byte
 }
 
-func (b *Broker) askBatch(ctx context.Context, t *topic, part []outgoing) (answer, error) {
-	id := []string{rand.Text()}
-	for i, o := range part {
-		o.msg.Header[headerBatchID] = id
-		o.msg.Header[headerBatchSeq] = []string{strconv.Itoa(i + 1)}
-		if i < len(part)-1 {
-			if err := b.nc.PublishMsg(o.msg); err != nil {
-				return answer{}, fmt.Errorf("publish batch: %w", err)
-			}
+// send sends as much of ready as the batch takes, but for the last message.
+func (f *flight) send(ready []outgoing) (rest []outgoing, err error) {
+	f.sent = make([]outgoing, 0, min(len(ready), maxBatch))
+	bytes := 0
+	for i, o := range ready {
+		if len(f.sent) == maxBatch || bytes >= maxBatchBytes {
+			return ready[i:], nil
 		}
+		if f.p.heldBack(o) {
+			continue
+		}
+		m, size, err := f.p.encode(f.t, o, f.spare[:0])
+		if err != nil {
+			f.p.fail(o.index, err)
+			continue
+		}
+		bytes += size
+		f.sent = append(f.sent, o)
+		m.Header[headerBatchID] = f.id
+		m.Header[headerBatchSeq] = []string{strconv.Itoa(len(f.sent))}
+		f.spare = nil
+		if f.held != nil {
+			if err := f.p.b.nc.PublishMsg(f.held); err != nil {
+				return ready[i+1:], fmt.Errorf("publish batch: %w", err)
+			}
+			f.spare = f.held.Data
+		}
+		f.held = m
 	}
-	last := part[len(part)-1].msg
-	last.Header[headerBatchCommit] = []string{"1"}
-	got, err := b.ask(ctx, t, last)
+	return nil, nil
+}
+
+// commit sends the last message and returns the answer for the whole batch.
+func (f *flight) commit(ctx context.Context) (answer, error) {
+	f.held.Header[headerBatchCommit] = []string{"1"}
+	got, err := f.p.b.ask(ctx, f.t, f.held)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		// No stream took any of it; the singles will say why.
 		return answer{}, &refusal{Code: codeNoStream, Description: err.Error()}
 	case err != nil:
 		return answer{}, err
-	case got.Batch != id[0] || got.Count != len(part):
-		return answer{}, fmt.Errorf("publish batch of %d: the answer is for %d", len(part), got.Count)
+	case got.Batch != f.id[0] || got.Count != len(f.sent):
+		return answer{}, fmt.Errorf("publish batch of %d: the answer is for %d", len(f.sent), got.Count)
 	}
 	return got, nil
 }

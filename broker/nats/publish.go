@@ -25,12 +25,11 @@ const (
 	restartWait = time.Second
 )
 
-// outgoing is one message, encoded.
+// outgoing is one message on its way to a topic.
 type outgoing struct {
-	index int // in the caller's batch
-	key   string
-	msg   *nats.Msg
-	size  int
+	index   int // in the caller's batch
+	key     string
+	subject string
 }
 
 // publication is one call of Publish.
@@ -42,7 +41,6 @@ type publication struct {
 	// failed holds, per key, the first message that failed: it holds back the
 	// later ones.
 	failed map[string]int
-	arena  []byte
 }
 
 // Publish implements settle.Publisher. Of a topic it sends atomic batches, one
@@ -98,77 +96,80 @@ func (p *publication) run(from, to int) {
 		p.failAll(from, to, classify(err))
 		return
 	}
-	ready := p.encode(t, from, to)
+	ready := p.outgoing(t, from, to)
 	var down error
-	for len(ready) > 0 {
-		part := p.nextBatch(ready)
-		ready = ready[len(part):]
-		if down != nil {
-			p.notSent(part, down)
-			continue
+	for len(ready) > 0 && down == nil {
+		ready = p.unblocked(ready)
+		if len(ready) < minBatch {
+			down = p.singles(ctx, t, ready)
+			break
 		}
-		part = p.unblocked(part)
-		decided := false
-		if len(part) >= minBatch {
-			decided, down = p.atomic(ctx, t, part)
-		}
-		if !decided {
-			down = p.singles(ctx, t, part)
-		}
+		var rest []outgoing
+		rest, down = p.atomic(ctx, t, ready)
+		ready = rest
+	}
+	if down != nil {
+		p.notSent(ready, down)
 	}
 }
 
-// encode builds the valid messages and fails those that are too large.
-func (p *publication) encode(t *topic, from, to int) []outgoing {
-	limit := int(p.b.nc.MaxPayload()) - roomForBatch
+// outgoing lists the valid messages with their partitions.
+func (p *publication) outgoing(t *topic, from, to int) []outgoing {
 	ready := make([]outgoing, 0, to-from)
 	for i := from; i < to; i++ {
-		m := p.batch[i]
-		if p.receipts[i].Err != nil {
-			continue
+		if p.receipts[i].Err == nil {
+			key := p.batch[i].Event.Key()
+			ready = append(ready, outgoing{index: i, key: key, subject: t.subjects[settle.PartitionOf(key, len(t.subjects))]})
 		}
-		header, size := encodeHeaders(m, t.stream)
-		begin := len(p.arena)
-		p.arena = settle.AppendEnvelope(p.arena, m.Event)
-		data := p.arena[begin:len(p.arena):len(p.arena)]
-		if size += len(data); size > limit {
-			p.arena = p.arena[:begin]
-			err := fmt.Errorf("record of %d bytes is over the broker's limit of %d", size, limit)
-			p.fail(i, &settle.PublishError{Scope: settle.ScopeRecord, Err: settle.Permanent(err)})
-			continue
-		}
-		subject := t.subjects[settle.PartitionOf(m.Event.Key(), len(t.subjects))]
-		ready = append(ready, outgoing{index: i, key: m.Event.Key(), size: size, msg: &nats.Msg{Subject: subject, Header: header, Data: data}})
 	}
 	return ready
 }
 
-// nextBatch cuts what fits one atomic batch.
-func (p *publication) nextBatch(ready []outgoing) []outgoing {
-	n, bytes := 0, 0
-	for n < len(ready) && n < maxBatch {
-		if bytes += ready[n].size; bytes > maxBatchBytes && n > 0 {
-			break
-		}
-		n++
+// encode builds o's message, with its value in buf, and returns its size. One
+// that is too large is refused.
+func (p *publication) encode(t *topic, o outgoing, buf []byte) (*nats.Msg, int, error) {
+	m := p.batch[o.index]
+	header, size := encodeHeaders(m, t.stream)
+	data := settle.AppendEnvelope(buf, m.Event)
+	size += len(data)
+	if limit := int(p.b.nc.MaxPayload()) - roomForBatch; size > limit {
+		err := fmt.Errorf("record of %d bytes is over the broker's limit of %d", size, limit)
+		return nil, size, &settle.PublishError{Scope: settle.ScopeRecord, Err: settle.Permanent(err)}
 	}
-	return ready[:n]
+	return &nats.Msg{Subject: o.subject, Header: header, Data: data}, size, nil
 }
 
 // unblocked leaves out, and fails, messages behind a failed one of their key.
-func (p *publication) unblocked(part []outgoing) []outgoing {
+func (p *publication) unblocked(ready []outgoing) []outgoing {
 	if len(p.failed) == 0 {
-		return part
+		return ready
 	}
-	kept := make([]outgoing, 0, len(part))
-	for _, o := range part {
-		if first, ok := p.failed[o.key]; ok && first < o.index {
-			p.receipts[o.index].Err = heldBack(p.receipts[first].Err)
-			continue
+	kept := make([]outgoing, 0, len(ready))
+	for _, o := range ready {
+		if !p.heldBack(o) {
+			kept = append(kept, o)
 		}
-		kept = append(kept, o)
 	}
 	return kept
+}
+
+// heldBack fails o if an earlier message of its key has failed.
+func (p *publication) heldBack(o outgoing) bool {
+	first, ok := p.failed[o.key]
+	if !ok || first > o.index {
+		return false
+	}
+	p.receipts[o.index].Err = heldBack(p.receipts[first].Err)
+	return true
+}
+
+// notSent fails what was left when the topic or the broker failed.
+func (p *publication) notSent(ready []outgoing, down error) {
+	for _, o := range ready {
+		if r := p.receipts[o.index]; r.Err == nil && r.At.Offset == 0 {
+			p.fail(o.index, &settle.PublishError{Scope: settle.ScopeOf(down), Err: fmt.Errorf("not sent: %v", down)})
+		}
+	}
 }
 
 func (p *publication) fail(i int, err error) {

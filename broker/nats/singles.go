@@ -2,7 +2,6 @@ package nats
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/settlemq/settle"
 )
@@ -21,30 +20,41 @@ func (p *publication) singles(ctx context.Context, t *topic, part []outgoing) (d
 	}
 	next, ready := chains(part)
 	done := make(chan outcome, window)
+	failChain := func(i int, why error) {
+		p.fail(part[i].index, why)
+		for i := next[i]; i > 0; i = next[i] {
+			p.fail(part[i].index, heldBack(why))
+		}
+	}
 	for flying := 0; flying > 0 || len(ready) > 0 && down == nil; {
 		for flying < window && len(ready) > 0 && down == nil {
 			i := ready[0]
 			ready = ready[1:]
+			m, _, err := p.encode(t, part[i], nil)
+			if err != nil {
+				failChain(i, err)
+				continue
+			}
 			flying++
-			go func() {
-				got, err := p.b.ask(ctx, t, part[i].msg)
+			go func() { // ends: ask has a deadline, and done has room
+				got, err := p.b.ask(ctx, t, m)
 				done <- outcome{i, got, err}
 			}()
 		}
-		o := <-done // ask has a deadline
+		if flying == 0 {
+			continue
+		}
+		o := <-done
 		flying--
 		if o.err == nil {
-			p.receipts[part[o.at].index] = settle.Receipt{At: t.at(part[o.at].msg.Subject, o.got.Seq), Duplicate: o.got.Duplicate}
+			p.receipts[part[o.at].index] = settle.Receipt{At: t.at(part[o.at].subject, o.got.Seq), Duplicate: o.got.Duplicate}
 			if next[o.at] > 0 {
 				ready = append(ready, next[o.at])
 			}
 			continue
 		}
 		why := classify(o.err)
-		p.fail(part[o.at].index, why)
-		for i := next[o.at]; i > 0; i = next[i] {
-			p.fail(part[i].index, heldBack(why))
-		}
+		failChain(o.at, why)
 		if why.Scope != settle.ScopeRecord {
 			down = why
 		}
@@ -53,15 +63,6 @@ func (p *publication) singles(ctx context.Context, t *topic, part []outgoing) (d
 		p.notSent(part, down)
 	}
 	return down
-}
-
-// notSent fails what was left when the topic or the broker failed.
-func (p *publication) notSent(part []outgoing, down error) {
-	for _, o := range part {
-		if r := p.receipts[o.index]; r.Err == nil && r.At.Offset == 0 {
-			p.fail(o.index, &settle.PublishError{Scope: settle.ScopeOf(down), Err: fmt.Errorf("not sent: %v", down)})
-		}
-	}
 }
 
 // chains links the messages of each key: next[i] is the one after i, 0 for
