@@ -115,3 +115,48 @@ func TestLateRowsAreSentAlthoughTheAnswerOfTheSweepWasLost(t *testing.T) {
 		t.Errorf("still listed as late: %v", w.store.extra)
 	}
 }
+
+func TestAReaderThatGaveRowsUpDoesNotTakeLaterOnesItHadAskedFor(t *testing.T) {
+	w := newWorld(t, Config{BatchRows: 2})
+	w.broker.refuse = refuseTopic(settle.ScopeTopic, "slow")
+	for range 24 {
+		w.store.add("k", "slow")
+	}
+	w.run(time.Second)
+	w.broker.refuse = nil
+	var slow *destination
+	asking := func() bool {
+		if len(w.calls) == 0 {
+			return false
+		}
+		p, ok := w.calls[0].(Poll)
+		slow = w.m.destination("slow")
+		return ok && p.Destination == "slow" && slow.waiting() > 0
+	}
+	for i := 0; !asking(); i++ {
+		switch {
+		case i > 100_000:
+			t.Fatal("its reader never asks for more than it has")
+		case len(w.calls) > 0:
+			w.call()
+		case len(w.pubs) > 0:
+			w.answer(0)
+		default:
+			w.now = laterOf(w.now, w.wake)
+			w.step(Tick{})
+		}
+	}
+	slow.paused = true
+	w.step(Tick{}) // it gives up what it has
+	slow.paused = false
+	w.call()
+	w.answer(0)
+	for len(w.pubs) > 0 {
+		w.answer(0)
+	}
+	w.run(time.Minute)
+	if n := len(w.broker.firsts()); n != 24 {
+		t.Errorf("%d of 24 sent", n)
+	}
+	wantKeyOrder(t, w)
+}

@@ -216,6 +216,11 @@ func (m *Machine) polled(in Polled) {
 			return
 		}
 	}
+	if !r.asking {
+		// The reader has given rows up since it asked. What came after them must
+		// not go before they are read again.
+		return
+	}
 	if p.NotDurable && len(p.Rows) > 0 {
 		// Only a commit that begins after this read makes its rows durable.
 		m.flush.barrier, m.flush.force = m.flush.seq+1, true
@@ -223,9 +228,7 @@ func (m *Machine) polled(in Polled) {
 	before := len(r.unseen)
 	m.readHoles(r, in)
 	m.readAbove(r, in)
-	if r.asking {
-		r.probed, r.asking = r.probed || covered(in), false
-	}
+	r.probed, r.asking = r.probed || covered(in), false
 	m.pace(r, len(p.Rows) > 0, before)
 	m.rejoin()
 }
