@@ -23,7 +23,7 @@ func (g *Governance) replayPublish(ctx context.Context, tx *sql.Tx, now time.Tim
 		return "", err
 	}
 	if !found {
-		return "the relay no longer keeps the event; append it again", nil
+		return "its key went on without it and the relay keeps no row of it; append an event that supersedes it, and discard it", nil
 	}
 	if _, err := tx.ExecContext(ctx, bumpControls); err != nil {
 		return "", err

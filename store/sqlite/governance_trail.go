@@ -106,9 +106,9 @@ func (t *trail) appended(ctx context.Context) error {
 	}, trailOutbox, t.events)
 }
 
-const trailPublished = `SELECT o.event_id, c.created_at + CAST(e.value->>3 AS INTEGER), t.key, CAST(e.value->>1 AS INTEGER), CAST(e.value->>2 AS INTEGER)
-FROM t_outbox_event o JOIN t_outbox_checkpoint c ON c.last_id >= o.id AND c.first_id <= o.id, json_each(c.sent) t, json_each(t.value) e
-WHERE o.event_id IN (SELECT value FROM json_each(?)) AND CAST(e.value->>0 AS INTEGER) = o.id`
+const trailPublished = `SELECT o.event_id, s.sent_at, s.topic, s.partition, s.offset
+FROM t_outbox_event o JOIN v_outbox_sent s ON s.id = o.id AND s.first_id <= o.id AND s.last_id >= o.id
+WHERE o.event_id IN (SELECT value FROM json_each(?))`
 
 // published finds, in the checkpoints, where the broker has each event.
 func (t *trail) published(ctx context.Context) error {
