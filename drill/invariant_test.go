@@ -21,15 +21,15 @@ INSERT INTO reservations VALUES('r1','o1','a',2,'RESERVED',3,3),('r3','o3','a',1
 INSERT INTO stock_ledger VALUES('l1','a','reserve',-2,2,0,'r1','e1',2),('l3','a','reserve',-1,1,0,'r3','e5',4);
 INSERT INTO subscription VALUES('inventory','order.created'),('inventory','order.cancelled'),('order','inventory.reserved'),('order','inventory.reserve_failed');
 INSERT INTO outbox VALUES
- ('e1','order','order.created','order','o1',1,'h1','SENT',1,2,'t',3,1),
- ('e2','order','order.created','order','o2',1,'h2','SENT',1,2,'t',4,2),
- ('e3','inventory','inventory.reserved','reservation','o1',1,'h3','SENT',1,2,'t',3,4),
- ('e4','inventory','inventory.reserve_failed','reservation','o2',1,'h4','SENT',1,2,'t',4,5),
- ('e5','order','order.created','order','o3',1,'h5','SENT',1,2,'t',5,6),
- ('e6','inventory','inventory.reserved','reservation','o3',1,'h6','SENT',1,2,'t',5,8),
- ('e7','order','order.reserved','order','o1',2,'h7','SENT',1,2,'t',3,9),
- ('e8','order','order.cancelled','order','o2',2,'h8','SENT',1,2,'t',4,10),
- ('e9','order','order.reserved','order','o3',2,'h9','SENT',1,2,'t',5,11);
+ ('e1',NULL,'order','order.created','order','o1',1,'h1','SENT',1,2,'t',3,1),
+ ('e2',NULL,'order','order.created','order','o2',1,'h2','SENT',1,2,'t',4,2),
+ ('e3','e1','inventory','inventory.reserved','reservation','o1',1,'h3','SENT',1,2,'t',3,4),
+ ('e4','e2','inventory','inventory.reserve_failed','reservation','o2',1,'h4','SENT',1,2,'t',4,5),
+ ('e5',NULL,'order','order.created','order','o3',1,'h5','SENT',1,2,'t',5,6),
+ ('e6','e5','inventory','inventory.reserved','reservation','o3',1,'h6','SENT',1,2,'t',5,8),
+ ('e7','e3','order','order.reserved','order','o1',2,'h7','SENT',1,2,'t',3,9),
+ ('e8','e4','order','order.cancelled','order','o2',2,'h8','SENT',1,2,'t',4,10),
+ ('e9','e6','order','order.reserved','order','o3',2,'h9','SENT',1,2,'t',5,11);
 INSERT INTO inbox VALUES
  ('inventory','e1','APPLIED','o1',1,'h1',1,2),('inventory','e2','APPLIED','o2',1,'h2',2,2),('inventory','e5','APPLIED','o3',1,'h5',3,2),('inventory','e8','APPLIED','o2',1,'h8',4,2),
  ('order','e3','APPLIED','o1',1,'h3',1,2),('order','e4','APPLIED','o2',1,'h4',2,2),('order','e6','APPLIED','o3',1,'h6',3,2);
@@ -74,11 +74,13 @@ var violations = map[string][]string{
 		"UPDATE audit_log SET row_sum='T' WHERE service='order'", "UPDATE audit_log SET prev_hash='T' WHERE service='order'",
 		"UPDATE audit_log SET seq=3 WHERE service='inventory' AND seq=2",
 	},
-	"H1": {"INSERT INTO client_answer VALUES('k2','o9')", "UPDATE order_items SET qty=3 WHERE order_id='o1'", "UPDATE orders SET request_key='k9' WHERE order_id='o1'"},
-	"H2": {"DELETE FROM client_item WHERE request_key='k1'", "INSERT INTO orders VALUES('o9','k9','RESERVED',1,1,1,1)"},
-	"H3": {"INSERT INTO orders VALUES('o9','k1','RESERVED',1,1,1,1)", "INSERT INTO client_answer VALUES('k1','o2')"},
-	"H4": {"INSERT INTO order_items VALUES('o1','c',1)", "DELETE FROM inbox WHERE event_id='e1'", "DELETE FROM stock_ledger WHERE ledger_id='l1'", "UPDATE inbox SET status='REJECTED' WHERE event_id='e5'"},
-	"K1": {"DELETE FROM broker_log WHERE broker_offset=9", "UPDATE broker_log SET event_id='e1' WHERE broker_offset=9"},
+	"H1":  {"INSERT INTO client_answer VALUES('k2','o9')", "UPDATE order_items SET qty=3 WHERE order_id='o1'", "UPDATE orders SET request_key='k9' WHERE order_id='o1'"},
+	"H2":  {"DELETE FROM client_item WHERE request_key='k1'", "INSERT INTO orders VALUES('o9','k9','RESERVED',1,1,1,1)"},
+	"H3":  {"INSERT INTO orders VALUES('o9','k1','RESERVED',1,1,1,1)", "INSERT INTO client_answer VALUES('k1','o2')"},
+	"H4":  {"INSERT INTO order_items VALUES('o1','c',1)", "DELETE FROM inbox WHERE event_id='e1'", "DELETE FROM stock_ledger WHERE ledger_id='l1'", "UPDATE inbox SET status='REJECTED' WHERE event_id='e5'"},
+	"H9":  {"UPDATE orders SET status='CREATED' WHERE order_id='o1'", "DELETE FROM outbox WHERE event_id='e8'"},
+	"H10": {"UPDATE outbox SET causation_id='e2' WHERE event_id='e3'; DELETE FROM inbox WHERE event_id='e2'", "UPDATE inbox SET status='REJECTED' WHERE event_id='e6'"},
+	"K1":  {"DELETE FROM broker_log WHERE broker_offset=9", "UPDATE broker_log SET event_id='e1' WHERE broker_offset=9"},
 	"K2": {
 		"INSERT INTO broker_log VALUES('t',3,12,'zz','order','o1',3,'h')", "UPDATE broker_log SET payload_hash='h' WHERE broker_offset=9",
 		"DELETE FROM planted WHERE kind='foreign'", "UPDATE broker_log SET aggregate_seq=5 WHERE broker_offset=9",

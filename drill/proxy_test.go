@@ -149,19 +149,15 @@ func TestLostAnswersReachTheServerButNotTheClient(t *testing.T) {
 			}
 		}
 	}()
-	for n := 0; n == 0; {
-		if _, err := io.WriteString(l.conn, "second\n"); err != nil { // cut: the loss is over
-			if n = <-lost; n == 0 {
-				t.Fatal("no answer was lost")
-			}
-			break
-		}
-		if s := <-got; s != "second" {
-			t.Fatalf("the server got %q", s)
-		}
+	for over := false; !over; {
+		_, _ = io.WriteString(l.conn, "second\n") // fails once the connection is cut
 		select {
-		case n = <-lost:
-			if n == 0 {
+		case s := <-got:
+			if s != "second" {
+				t.Fatalf("the server got %q", s)
+			}
+		case n := <-lost:
+			if over = true; n == 0 {
 				t.Fatal("no answer was lost")
 			}
 		case <-time.After(5 * time.Millisecond):

@@ -109,6 +109,14 @@ SELECT request_key FROM orders GROUP BY request_key HAVING COUNT(*)>1 UNION SELE
 SELECT l.cause_event_id FROM stock_ledger l LEFT JOIN inbox i ON i.consumer='inventory' AND i.event_id=l.cause_event_id AND i.status IN ('APPLIED','SUCCESS') WHERE i.event_id IS NULL
 UNION ALL SELECT i.event_id FROM inbox i JOIN outbox e ON e.event_id=i.event_id AND e.event_type='order.created' JOIN orders o ON o.order_id=e.aggregate_id AND o.status='RESERVED' LEFT JOIN stock_ledger l ON l.cause_event_id=i.event_id WHERE i.consumer='inventory' AND i.status IN ('APPLIED','SUCCESS') GROUP BY i.event_id HAVING COUNT(l.ledger_id)<>(SELECT COUNT(*) FROM order_items n WHERE n.order_id=o.order_id);
 
+-- name: H9 no order goes back: its status is what its last event says
+-- checked: SELECT COUNT(*) FROM orders
+SELECT o.order_id, o.status, e.event_type FROM orders o LEFT JOIN outbox e ON e.aggregate_type='order' AND e.aggregate_id=o.order_id AND e.aggregate_seq=o.version WHERE e.event_type IS NULL OR e.event_type<>CASE o.status WHEN 'CREATED' THEN 'order.created' WHEN 'RESERVED' THEN 'order.reserved' WHEN 'CANCELLED' THEN 'order.cancelled' END;
+
+-- name: H10 every reaction has its cause: the service that emitted it had applied the event it names
+-- checked: SELECT COUNT(*) FROM outbox WHERE causation_id<>''
+SELECT e.event_id, e.causation_id FROM outbox e LEFT JOIN inbox i ON i.event_id=e.causation_id AND i.consumer=e.service AND i.status IN ('APPLIED','SUCCESS') WHERE e.causation_id<>'' AND i.event_id IS NULL;
+
 -- name: K1 what the outbox calls published is in the broker's log, where it says
 -- checked: SELECT COUNT(*) FROM outbox WHERE status='SENT'
 SELECT e.event_id FROM outbox e LEFT JOIN broker_log b ON b.topic=e.topic AND b.broker_partition=e.broker_partition AND b.broker_offset=e.broker_offset WHERE e.status='SENT' AND (b.event_id IS NULL OR b.event_id<>e.event_id);

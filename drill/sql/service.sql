@@ -7,7 +7,7 @@ WITH sent AS (
   SELECT CAST(e.value->>0 AS INTEGER) AS id, MIN(c.created_at + CAST(e.value->>3 AS INTEGER)) AS sent_at, e.value->>1 AS part, e.value->>2 AS off
   FROM t_outbox_checkpoint c, json_each(c.sent) t, json_each(t.value) e WHERE c.sent IS NOT NULL GROUP BY 1
 )
-SELECT o.event_id, :service AS service, o.event_type, o.aggregate_type, o.aggregate_id, o.aggregate_seq, o.payload,
+SELECT o.event_id, o.causation_id, :service AS service, o.event_type, o.aggregate_type, o.aggregate_id, o.aggregate_seq, o.payload,
   CASE WHEN s.id IS NOT NULL THEN 'SENT' WHEN k.passed_at IS NOT NULL THEN 'SKIPPED' WHEN p.dead = 1 THEN 'DEAD' WHEN p.id IS NOT NULL THEN 'PARKED' ELSE 'PENDING' END AS status,
   o.appended_at AS created_at, s.sent_at, o.topic, s.part AS broker_partition, s.off AS broker_offset
 FROM t_outbox_event o LEFT JOIN sent s ON s.id = o.id LEFT JOIN t_outbox_parked p ON p.id = o.id LEFT JOIN settle_skip k ON k.event_id = o.event_id;
