@@ -195,3 +195,34 @@ func BenchmarkCommit(b *testing.B) {
 		}
 	})
 }
+
+func BenchmarkView(b *testing.B) {
+	const rows = 20_000
+	s := filled(b, rows)
+	l := s.Log()
+	lease, err := l.Lead(b.Context(), "me", 0, time.Hour)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := relay.Reader{Cursor: rows / 2}
+	for id := int64(1); id < rows/2; id += 100 {
+		r.Open = append(r.Open, id)
+	}
+	if err := l.Commit(b.Context(), lease, relay.Flush{Checkpoint: relay.Checkpoint{Number: 1, Readers: []relay.Reader{r}}}); err != nil {
+		b.Fatal(err)
+	}
+	for name, query := range map[string]string{
+		"count by status": "SELECT count(*) FROM (SELECT status, count(*) FROM v_outbox_event GROUP BY status)",
+		"one event":       "SELECT count(status) FROM v_outbox_event WHERE event_id = (SELECT event_id FROM t_outbox_event WHERE id = 777)",
+		"one aggregate":   "SELECT count(status) FROM v_outbox_event WHERE aggregate_id = 'order-00000777'",
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				var n int
+				if err := s.Reader().QueryRowContext(b.Context(), query).Scan(&n); err != nil || n == 0 {
+					b.Fatal(n, err)
+				}
+			}
+		})
+	}
+}

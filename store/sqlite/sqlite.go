@@ -108,7 +108,9 @@ func (s *Store) setUp(ctx context.Context, cfg Config) error {
 		return err
 	}
 	var err error
-	if s.writer, err = s.pool(s.queue, 1, dsn(s.path, cfg, "_txlock=immediate", "_synchronous=FULL")); err != nil {
+	// Indexes by key are written all over: 16 MiB of cache saves reading them
+	// back. A single huge transaction leaves no more than 64 MiB of WAL.
+	if s.writer, err = s.pool(s.queue, 1, dsn(s.path, cfg, "_txlock=immediate", "_synchronous=FULL", "_pragma=cache_size(-16384)", "_pragma=journal_size_limit(67108864)")); err != nil {
 		return err
 	}
 	// One more than asked for: Log.Wait keeps one.

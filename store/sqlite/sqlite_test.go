@@ -167,3 +167,75 @@ func inTx(ctx context.Context, s *Store, do func(*sql.Tx) error) error {
 	}
 	return tx.Commit()
 }
+
+func TestManyThatOpenANewFileAtOnceMigrateItOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	const n = 6
+	done := make(chan error, n)
+	for range n {
+		go func() {
+			s, err := Open(t.Context(), path, Config{})
+			if err == nil {
+				err = s.Close()
+			}
+			done <- err
+		}()
+	}
+	for range n {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAFileThatCanNotBeWrittenIsNamedSo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	openTest(t, path, Config{})
+	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	_, err = db.ExecContext(t.Context(), "CREATE TABLE t (a)")
+	if err == nil || !strings.Contains(explain(err).Error(), "the file is read-only") {
+		t.Errorf("says %v", explain(err))
+	}
+	if os.Geteuid() == 0 {
+		return // root may write whatever the mode says
+	}
+	if err := os.Chmod(path, 0o444); err != nil {
+		t.Fatal(err)
+	}
+	if err := inspect(path); err == nil || !strings.Contains(err.Error(), "may not write") {
+		t.Errorf("says %v", err)
+	}
+}
+
+func TestCloseDoesNotWaitForTheWriterOfAnotherProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	busy := openTest(t, path, Config{})
+	tx, err := busy.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	q, err := openQueue(path + ".lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	waits := make(chan error, 1)
+	go func() { waits <- q.acquire(ctx) }()
+	for wanted := false; !wanted; {
+		q.mu.Lock()
+		wanted = q.wanted
+		q.mu.Unlock()
+	}
+	cancel()
+	if err := <-waits; !errors.Is(err, context.Canceled) {
+		t.Errorf("a wait that was called off says %v", err)
+	}
+	if err := q.close(); err != nil {
+		t.Error(err)
+	}
+}
