@@ -172,10 +172,9 @@ func (p *process) consume(ctx context.Context, role string, run func(context.Con
 // serve takes orders until ctx is done, then answers those that it has begun.
 func (p *process) serve(ctx context.Context) error {
 	log := p.logger(RoleOrderAPI)
-	view := newView(p.orders, p.inventory)
 	h := &orderHandler{
 		orders: p.orders, committer: newCommitter(p.orders, p.cfg.Queue, p.cfg.MaxBatch, p.cfg.Crash),
-		waiting: view.waiting, log: log,
+		waiting: newView(p.orders, p.inventory).waiting, log: log,
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.cfg.Listen)
 	if err != nil {

@@ -25,18 +25,17 @@ const maxUnsettled = 1000
 // Unsettled lists the unsettled orders of the shop in dir, oldest first, at
 // most 1,000.
 func Unsettled(ctx context.Context, dir string) ([]UnsettledOrder, error) {
-	v, err := OpenView(ctx, dir, ViewConfig{})
+	v, err := openView(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	found, err := v.Unsettled(ctx, maxUnsettled)
-	return found, errors.Join(err, v.Close())
+	found, err := v.unsettled(ctx, maxUnsettled)
+	return found, errors.Join(err, v.close())
 }
 
 const findOpen = `SELECT order_id, created_at FROM t_order WHERE status = 'CREATED' ORDER BY created_at`
 
-// Unsettled lists unsettled orders, oldest first, at most limit.
-func (v *View) Unsettled(ctx context.Context, limit int) ([]UnsettledOrder, error) {
+func (v *view) unsettled(ctx context.Context, limit int) ([]UnsettledOrder, error) {
 	explained, err := v.deadKeys(ctx)
 	if err != nil {
 		return nil, err
@@ -53,7 +52,7 @@ func (v *View) Unsettled(ctx context.Context, limit int) ([]UnsettledOrder, erro
 	return found, nil
 }
 
-func (v *View) open(ctx context.Context, limit int, explained map[string]bool) ([]UnsettledOrder, error) {
+func (v *view) open(ctx context.Context, limit int, explained map[string]bool) ([]UnsettledOrder, error) {
 	rows, err := v.orders.db.Reader.QueryContext(ctx, findOpen)
 	if err != nil {
 		return nil, fmt.Errorf("find unsettled orders: %w", err)
@@ -77,7 +76,7 @@ func (v *View) open(ctx context.Context, limit int, explained map[string]bool) (
 }
 
 // deadKeys returns the keys of all open dead letters.
-func (v *View) deadKeys(ctx context.Context) (map[string]bool, error) {
+func (v *view) deadKeys(ctx context.Context) (map[string]bool, error) {
 	keys := map[string]bool{}
 	for _, name := range v.federation.Names() {
 		store, _ := v.federation.Store(name)

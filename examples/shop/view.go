@@ -12,63 +12,42 @@ import (
 	"github.com/settlemq/settle/govern"
 )
 
-// View looks at a shop's databases, whether the shop runs or not. Its methods
-// may be called from several goroutines.
-type View struct {
+// view looks at the databases of both services, whether the shop runs or not.
+type view struct {
 	orders     *orderService
 	inventory  *inventoryService
 	federation *govern.Federation
 }
 
-// ViewConfig says how a View is opened. The zero value works.
-type ViewConfig struct {
-	// Crash is called at named points of acts (replay.before_commit …) by tests
-	// that kill the process there. Defaults to nil: nothing.
-	Crash func(point string)
-}
-
-// OpenView opens the databases of the shop in dir. A directory without a shop
+// openView opens the databases of the shop in dir. A directory without a shop
 // is an error and stays as it is.
-func OpenView(ctx context.Context, dir string, cfg ViewConfig) (*View, error) {
+func openView(ctx context.Context, dir string) (*view, error) {
 	if _, err := os.Stat(filepath.Join(dir, "order.db")); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("open shop: %s holds none (there is no order.db)", dir)
 	}
-	orders, err := openOrders(ctx, dir, cfg.Crash)
+	orders, err := openOrders(ctx, dir, nil)
 	if err != nil {
 		return nil, err
 	}
-	inventory, err := openInventory(ctx, dir, cfg.Crash)
+	inventory, err := openInventory(ctx, dir, nil)
 	if err != nil {
 		return nil, errors.Join(err, orders.db.Close())
 	}
 	return newView(orders, inventory), nil
 }
 
-func newView(orders *orderService, inventory *inventoryService) *View {
-	return &View{orders: orders, inventory: inventory, federation: govern.NewFederation(
+func newView(orders *orderService, inventory *inventoryService) *view {
+	return &view{orders: orders, inventory: inventory, federation: govern.NewFederation(
 		govern.Source{Name: "order", Store: orders.db.Governance},
 		govern.Source{Name: "inventory", Store: inventory.db.Governance},
 	)}
 }
 
-// Close closes the databases.
-func (v *View) Close() error { return errors.Join(v.orders.db.Close(), v.inventory.db.Close()) }
-
-// Federation returns governance over both services.
-func (v *View) Federation() *govern.Federation { return v.federation }
-
-// Order tells the status of one order; ErrNoOrder if it is not there.
-func (v *View) Order(ctx context.Context, id string) (OrderStatus, error) {
-	o, err := v.orders.status(ctx, id)
-	if err == nil && !o.Settled {
-		o.Waiting, err = v.waiting(ctx, id)
-	}
-	return o, err
-}
+func (v *view) close() error { return errors.Join(v.orders.db.Close(), v.inventory.db.Close()) }
 
 // waiting says what an order that is not settled waits for: the last thing
 // that happened on its way.
-func (v *View) waiting(ctx context.Context, id string) (string, error) {
+func (v *view) waiting(ctx context.Context, id string) (string, error) {
 	journey, err := v.federation.Trail(ctx, id)
 	if err != nil {
 		return "", err
