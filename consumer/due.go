@@ -59,13 +59,20 @@ func (m *Machine) dueLoaded(in DueLoaded) {
 	}
 	m.storeUp(false)
 	m.due.at = m.now.Add(m.cfg.RetryPoll)
-	if !in.Due.Next.IsZero() {
-		m.due.soon(in.Due.Next)
+	if next := in.Due.Next; !next.IsZero() {
+		if len(in.Due.Items) == 0 && !next.After(m.now) {
+			next = m.now.Add(clockWait)
+		}
+		m.due.soon(next)
 	}
 	for _, it := range in.Due.Items {
 		m.due.items = append(m.due.items, dueEvent{loaded: it})
 	}
 }
+
+// clockWait is how long the store is left alone when it has nothing due yet by
+// its own clock, which is behind ours.
+const clockWait = 20 * time.Millisecond
 
 // soon makes sure that the store is looked at when t has come.
 func (l *dueList) soon(t time.Time) { l.at = earliest(l.at, t) }
