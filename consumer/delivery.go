@@ -144,10 +144,8 @@ func (d *delivery) floor(i int) settle.FloorMove {
 	}
 	r := &d.records[i]
 	to := settle.Floor{Generation: d.part.Generation, Position: r.Position}
-	if r.Event != nil {
+	if r.Event != nil { // what can't be decoded has no id, whatever its headers say
 		to.EventID = r.Event.ID
-	} else {
-		to.EventID = r.Headers[settle.HeaderEventID]
 	}
 	return settle.FloorMove{Partition: d.part, To: to}
 }

@@ -106,19 +106,22 @@ func TestUnknownTypesAreIgnoredAndCounted(t *testing.T) {
 
 func TestWhatCanNotBeUnderstoodIsADeadLetterWithItsBytes(t *testing.T) {
 	r := newRigWith(t, Config{}, map[string]HandlerRule{"t": {MaxVersion: 2}})
-	cut := settle.Record{Position: 1, Raw: []byte(`{"ev`), DecodeErr: errors.New("cut"), Key: "a"}
+	cut := settle.Record{Position: 4, Headers: map[string]string{settle.HeaderEventID: "a3"}, Raw: []byte(`{"ev`), DecodeErr: errors.New("cut"), Key: "a"}
 	newer := event("a", 2)
 	newer.Version = 3
 	known := event("b", 1)
 	known.Version = 2
-	rs := append([]settle.Record{cut}, records(2, newer, known)...)
+	rs := append(records(2, newer, known), cut)
 	r.step(Delivered{1, r.part(0), rs})
 	r.wantAcked(1)
 	r.wantEffects("b1")
-	r.wantRow("raw:.0.1", 0, settle.ClassDecode, true)
+	r.wantRow("raw:.0.4", 0, settle.ClassDecode, true)
 	r.wantRow("a2", 0, settle.ClassVersion, true)
-	if it, _, _ := r.in.row("raw:.0.1"); string(it.Record.Raw) != `{"ev` || it.Cause != "cut" {
+	if it, _, _ := r.in.row("raw:.0.4"); string(it.Record.Raw) != `{"ev` || it.Cause != "cut" {
 		t.Errorf("the dead letter keeps %q because of %q", it.Record.Raw, it.Cause)
+	}
+	if f := r.in.floors[partName{"topic", 0}]; f.Position != 4 || f.EventID != "" {
+		t.Errorf("the floor at a record that nobody can decode is %+v: a subscriber will find no id there", f)
 	}
 }
 

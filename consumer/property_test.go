@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -233,9 +234,8 @@ func (w *world) act() {
 		w.now = w.now.Add(time.Duration(rapid.IntRange(1, 2000).Draw(w.t, "ms")) * time.Millisecond)
 		w.step(Tick{})
 	case 8:
-		for id := range w.open {
-			w.step(Withdrawn{id})
-			break
+		if ids := slices.Sorted(maps.Keys(w.open)); len(ids) > 0 {
+			w.step(Withdrawn{ids[0]})
 		}
 	case 9:
 		if rapid.IntRange(0, 3).Draw(w.t, "crash") == 0 {
