@@ -169,35 +169,43 @@ func (x *inboxModel) rollback(results []settle.Result, failed int) {
 	x.w.probes.hit("batch rolled back")
 }
 
-// applyEach is the form of databases with a transaction for each item.
+// applyEach is the form of databases with a transaction for each item. A floor
+// moves when all items of its partition are durable.
 func (x *inboxModel) applyEach(wk settle.Work, handle handler, before func() error, results []settle.Result) {
 	failed := map[string]bool{}
-	all := true
+	floors := slices.Clone(wk.Floors)
 	for i := range wk.Items {
 		it := &wk.Items[i]
-		if key := recordKey(&it.Record); failed[key] {
-			all = false
+		if !failed[recordKey(&it.Record)] {
+			results[i] = x.applyOne(&wk, it, i, handle, before)
+		}
+		if results[i].Verdict.Durable() {
 			continue
 		}
-		x.undo = x.undo[:0]
-		r := x.item(&wk, it, i, handle)
-		if r.Verdict != settle.VerdictFailed && before != nil && before() != nil {
-			r = settle.Result{Verdict: settle.VerdictNotRun}
-		}
-		if results[i] = r; r.Verdict.Durable() {
-			continue
-		}
+		failed[recordKey(&it.Record)] = true
+		floors = slices.DeleteFunc(floors, func(f settle.FloorMove) bool {
+			return it.RetryID == 0 && f.Partition.Topic == it.Record.At.Topic && f.Partition.Number == it.Record.At.Partition
+		})
+	}
+	x.moveFloors(floors)
+	x.w.check.inbox(x)
+}
+
+// applyOne is one item's transaction.
+func (x *inboxModel) applyOne(wk *settle.Work, it *settle.Item, i int, handle handler, before func() error) settle.Result {
+	x.undo = x.undo[:0]
+	r := x.item(wk, it, i, handle)
+	if r.Verdict != settle.VerdictFailed && before != nil && before() != nil {
+		r = settle.Result{Verdict: settle.VerdictNotRun}
+	}
+	if !r.Verdict.Durable() {
 		for j := len(x.undo) - 1; j >= 0; j-- {
 			x.undo[j]()
 		}
-		failed[recordKey(&it.Record)], all = true, false
 		x.w.probes.hit("item rolled back alone")
 	}
 	x.undo = x.undo[:0]
-	if all {
-		x.moveFloors(wk.Floors)
-	}
-	x.w.check.inbox(x)
+	return r
 }
 
 func (x *inboxModel) fenced(floors []settle.FloorMove) error {

@@ -8,11 +8,13 @@ import (
 
 // operate is a person doing something while the system runs.
 func (w *World) operate() {
-	switch w.IntN(6) {
+	switch w.IntN(7) {
 	case 0:
 		w.pauseSomething()
 	case 1:
 		w.skipSomething()
+	case 6:
+		w.deleteSomething()
 	case 2, 3:
 		for _, d := range w.outbox.dead {
 			if d.open && w.chance(0.5) {
@@ -64,6 +66,18 @@ func (w *World) skipSomething() {
 	for i := len(w.eventIDs) - 1; i >= 0 && i > len(w.eventIDs)-6; i-- {
 		if r := w.outbox.byEvent[w.eventIDs[i]]; r.state == rowVisible && r.durable && r.sent == 0 && w.chance(0.3) {
 			w.outbox.SkipEvent(r.event.ID)
+			return
+		}
+	}
+}
+
+// deleteSomething is somebody deleting an outbox row that is still needed.
+func (w *World) deleteSomething() {
+	for _, p := range w.outbox.parked {
+		if r := w.outbox.visible(p.ID); r != nil && r.durable && w.chance(0.3) {
+			w.probes.hit("parked row deleted by hand")
+			w.hist.note(w.Since(), "operator", "deletes", r.id)
+			r.state, r.passed = rowDeleted, true
 			return
 		}
 	}

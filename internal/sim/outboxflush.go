@@ -156,6 +156,9 @@ func (o *outboxModel) attempt(a relay.Attempt) {
 		return
 	}
 	p.Attempts, p.NextAt, p.Class, p.Cause, p.Suspect = a.Attempts, a.NextAt, a.Class, a.Cause, a.Suspect
+	if a.Suspect {
+		o.w.probes.hit("try written down before it is made")
+	}
 	o.w.check.attempts("relay", o.row(a.ID).event.ID, a.Attempts)
 }
 

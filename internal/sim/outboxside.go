@@ -89,6 +89,7 @@ func (o *outboxModel) Sweep(l relay.Lease, limit int) (int, error) {
 		o.w.hist.note(o.w.Since(), "outbox", "late row", id)
 		return true
 	})
+	o.flush()
 	o.w.check.places()
 	return found, nil
 }

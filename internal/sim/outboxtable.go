@@ -45,10 +45,7 @@ type outboxRow struct {
 	passed bool
 	// done rows are settled without being sent: skipped or discarded.
 	done bool
-	// deletedByHand rows were removed by somebody who should not have.
-	deletedByHand bool
-	sent          int // copies in the broker's log
-	dueFrom       time.Time
+	sent int // copies in the broker's log
 }
 
 type outboxTx struct {
@@ -167,7 +164,7 @@ func (t *outboxTable) commit(tx *outboxTx) {
 		t.flush()
 		return
 	}
-	t.w.After(t.w.between(5*time.Millisecond, 200*time.Millisecond), func() {
+	t.w.After(t.w.between(5*time.Millisecond, 600*time.Millisecond), func() {
 		for _, r := range tx.rows {
 			r.durable = r.durable || r.state == rowVisible
 		}

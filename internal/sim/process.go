@@ -14,6 +14,7 @@ type process struct {
 	life    int
 	alive   bool
 	stopped bool // SIGSTOP: it hears what happened when it goes on
+	held    bool // it is not started again
 	ending  bool // asked to end cleanly
 	skew    time.Duration
 	last    time.Time
@@ -95,7 +96,7 @@ func (p *process) crash(why string) {
 func (p *process) gone() {
 	p.alive, p.waiting = false, nil
 	p.w.After(p.w.between(time.Millisecond, 400*time.Millisecond), func() {
-		if !p.alive {
+		if !p.alive && !p.held {
 			p.born()
 		}
 	})

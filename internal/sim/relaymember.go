@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"time"
 
 	"github.com/settlemq/settle"
@@ -87,6 +88,11 @@ func (r *relayMember) do(c relay.Command) {
 
 func (r *relayMember) halted(err error) {
 	r.w.hist.note(r.w.Since(), r.name, "ends")
+	if r.w.halts >= 0 && errors.Is(err, settle.ErrNewGeneration) {
+		r.w.halts++
+		r.alive = false
+		return
+	}
 	if err != nil {
 		r.w.fail("no needless halt", "%s stopped for good: %v", r.name, err)
 	}

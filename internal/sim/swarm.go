@@ -112,7 +112,7 @@ func (d dice) pick(of ...time.Duration) time.Duration { return of[d.IntN(len(of)
 func newSwarm(d dice) Swarm {
 	s := Swarm{
 		Keys: d.from(1, 5), Topics: d.from(1, 3), Partitions: d.from(1, 3), Transactions: d.from(8, 40),
-		Pooled: d.some(0.2, 0.2), Rollback: d.some(0.7, 0.3), LongHold: d.some(0.5, 0.15), Async: d.some(0.2, 0.5),
+		Pooled: d.some(0.2, 0.2), Rollback: d.some(0.7, 0.3), LongHold: d.some(0.5, 0.15), Async: d.some(0.3, 0.5),
 		Delayed: d.some(0.3, 0.2), Counted: d.chance(0.4), OwnersKnown: d.chance(0.8), KeyInTwoTopics: d.chance(0.2),
 
 		Refused: d.some(0.4, 0.1), Flaky: d.some(0.5, 0.2), Poison: d.some(0.4, 0.08), Defective: d.some(0.15, 0.05),

@@ -38,6 +38,7 @@ type World struct {
 	dbSkew   time.Duration // the databases' clock against the true one
 	eventIDs []string      // of all events ever inserted, in order
 	fates    map[string]*fate
+	halts    int      // relays that have ended because the table was made anew; -1: none may
 	unwell   []window // when what handlers depend on does not answer
 	lives    int      // incarnations of processes so far
 }
@@ -93,7 +94,7 @@ func Run(seed uint64, keep bool) (r Result) {
 }
 
 func newWorld(seed uint64, keep bool) *World {
-	w := &World{dice: newDice(seed), probes: Probes{}, fates: map[string]*fate{}}
+	w := &World{dice: newDice(seed), probes: Probes{}, halts: -1, fates: map[string]*fate{}}
 	w.hist.keep = keep
 	w.Swarm = newSwarm(w.dice)
 	w.check = newChecker(w)
@@ -123,6 +124,7 @@ func (w *World) run() {
 		w.bound(steps)
 		if w.check.settledBy() {
 			w.check.end()
+			w.newGeneration()
 			return
 		}
 		if w.Since() > faultTime+calmTime {

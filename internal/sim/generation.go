@@ -1,0 +1,42 @@
+package sim
+
+import "time"
+
+// newGeneration ends some runs with a table that was made anew under the
+// relays: its ids begin at 1 again, while the checkpoints speak of the old
+// ones. Whoever leads must stop, and send and skip nothing.
+func (w *World) newGeneration() {
+	cursor := w.outbox.newest().Readers[0].Cursor
+	if !w.chance(0.1) || cursor == 0 {
+		return
+	}
+	for _, r := range w.relays {
+		r.alive, r.held, r.waiting = false, true, nil
+	}
+	for until := w.Since() + 2*time.Second; w.Since() < until && w.Step(); {
+	}
+	w.halts = 0
+	w.hist.note(w.Since(), "outbox", "is made anew")
+	w.probes.hit("table made anew")
+	w.outbox.rows = w.outbox.rows[:1:1]
+	w.outbox.pool = nil
+	var sent []*outboxRow
+	for range w.from(1, int(cursor)+3) {
+		tx := w.outbox.begin(false)
+		sent = append(sent, w.outbox.insert(tx, w.newEvent(tx, "key-a"), false))
+		w.outbox.commit(tx)
+	}
+	for _, r := range w.relays {
+		r.born()
+	}
+	for until := w.Since() + 10*longLife*w.LeaseTTL; w.halts < len(w.relays) && w.Step(); {
+		if w.Since() > until {
+			w.fail("a new generation stops the relay", "%d of %d relays have stopped after %v", w.halts, len(w.relays), 10*time.Second)
+		}
+	}
+	for _, r := range sent {
+		if r.sent > 0 {
+			w.fail("a new generation stops the relay", "row %d (%s) of the new table was sent", r.id, r.event.ID)
+		}
+	}
+}
