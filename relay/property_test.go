@@ -192,8 +192,10 @@ func TestUnderChaosNothingIsLostAndKeysKeepTheirOrder(t *testing.T) {
 				c.now = c.now.Add(time.Duration(rapid.SampledFrom([]int{1, 10, 100, 1000}).Draw(rt, "ms")) * time.Millisecond)
 				c.step(Tick{})
 			},
-			"run":    func(*rapid.T) { c.run(time.Duration(rapid.IntRange(1, 3000).Draw(rt, "ms")) * time.Millisecond) },
-			"mood":   func(*rapid.T) { c.mood[rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "topic")] = rapid.IntRange(0, moods-1).Draw(rt, "mood") },
+			"run": func(*rapid.T) { c.run(time.Duration(rapid.IntRange(1, 3000).Draw(rt, "ms")) * time.Millisecond) },
+			"mood": func(*rapid.T) {
+				c.mood[rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "topic")] = rapid.IntRange(0, moods-1).Draw(rt, "mood")
+			},
 			"crash":  func(*rapid.T) { c.crash() },
 			"zombie": func(*rapid.T) { c.zombieCommit() },
 			"pause":  func(*rapid.T) { c.control() },

@@ -244,7 +244,9 @@ func TestAHoleAboveTheLastRowOfACutPageIsNotConfirmed(t *testing.T) {
 	w.step(Woken{})
 	q := w.calls[0].(Poll).Query
 	w.calls = nil
-	row := func(id int64) Row { return Row{ID: id, Event: &settle.Event{ID: fmt.Sprint("e", id), AggregateID: "k"}} }
+	row := func(id int64) Row {
+		return Row{ID: id, Event: &settle.Event{ID: fmt.Sprint("e", id), AggregateID: "k"}}
+	}
 	w.step(Polled{Query: q, Page: Page{Rows: []Row{row(5), row(6)}, Epoch: m.lease.Epoch, Number: m.flush.number}})
 	if len(m.main.unseen) != 1 || m.main.unseen[0].id != 8 {
 		t.Errorf("unseen %+v, want 8 only", m.main.unseen)
