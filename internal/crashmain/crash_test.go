@@ -63,30 +63,42 @@ func TestEveryCrashPointOfTheCodeIsKilledAt(t *testing.T) {
 // TestNothingIsLostDoubledOrReorderedWhenProcessesDieAtEveryCrashPoint runs a
 // whole demo in which each point kills one process, once.
 func TestNothingIsLostDoubledOrReorderedWhenProcessesDieAtEveryCrashPoint(t *testing.T) {
-	passes := []int{2}
-	if os.Getenv("SETTLE_TEST_ALL") != "" {
-		passes = []int{1, 2, 3, 4, 5, 7, 11}
+	passes := map[string]int{}
+	for _, p := range points {
+		passes[p] = 2
+		if strings.HasPrefix(p, "replay.") { // a person replays once
+			passes[p] = 1
+		}
 	}
-	for _, n := range passes {
-		t.Run(fmt.Sprintf("at pass %d", n), func(t *testing.T) { dieEverywhere(t, n) })
+	dieAt(t, 80, passes)
+}
+
+// TestNothingIsLostDoubledOrReorderedWhenAProcessDiesAtTheNthPass takes the
+// points one by one, early and late in a batch's life.
+func TestNothingIsLostDoubledOrReorderedWhenAProcessDiesAtTheNthPass(t *testing.T) {
+	if os.Getenv("SETTLE_TEST_ALL") == "" {
+		t.Skip("takes minutes: SETTLE_TEST_ALL=1 runs it")
+	}
+	for _, p := range points {
+		for n := 1; n <= 5 && (n == 1 || !strings.HasPrefix(p, "replay.")); n++ {
+			t.Run(fmt.Sprintf("%s:%d", p, n), func(t *testing.T) { dieAt(t, 200, map[string]int{p: n}) })
+		}
 	}
 }
 
-func dieEverywhere(t *testing.T, n int) {
+// dieAt runs a demo in which a process dies at the given pass of each point.
+func dieAt(t *testing.T, orders int, passes map[string]int) {
+	t.Helper()
 	marks := t.TempDir()
 	var plan []string
-	for _, p := range points {
-		pass := n
-		if strings.HasPrefix(p, "replay.") { // a person replays once
-			pass = 1
-		}
-		plan = append(plan, fmt.Sprintf("%s:%d:%s", p, pass, filepath.Join(marks, p)))
+	for p, n := range passes {
+		plan = append(plan, fmt.Sprintf("%s:%d:%s", p, n, filepath.Join(marks, p)))
 	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, "demo", "--orders", "80", "--faults", "poison", "--seed", fmt.Sprint(n), "--json", "--timeout", "2m")
+	cmd := exec.Command(self, "demo", "--orders", fmt.Sprint(orders), "--faults", "poison", "--seed", "1", "--json", "--timeout", "2m")
 	cmd.Env = append(os.Environ(), "SETTLE_TEST_MAIN=1", "SETTLE_CRASH="+strings.Join(plan, ","))
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -97,10 +109,10 @@ func dieEverywhere(t *testing.T, n int) {
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 		t.Fatal(err)
 	}
-	if r.Orders.Accepted != 80 || !r.Settled() || len(r.Failures()) > 0 {
+	if r.Orders.Accepted != int64(orders) || !r.Settled() || len(r.Failures()) > 0 {
 		t.Errorf("%+v\n%v", r.Orders, r.Failures())
 	}
-	for _, p := range points {
+	for p := range passes {
 		if _, err := os.Stat(filepath.Join(marks, p)); err != nil {
 			t.Errorf("nobody died at %s", p)
 		}
