@@ -18,7 +18,7 @@ import (
 	"github.com/settlemq/settle/store/sqlite"
 )
 
-var seeds = flag.Int("inbox-seeds", 30, "how many random histories TestRandomHistoriesSettle plays")
+var seeds = flag.Int("inbox-seeds", 12, "how many random histories TestRandomHistoriesSettle plays")
 
 // TestRandomHistoriesSettle plays a consumer that is unlucky in every way: it
 // delivers twice, loses acknowledgements, fails, parks, dies, and is repaired
