@@ -39,7 +39,7 @@ var imports = map[string]struct{ ours, others []string }{
 	"examples/shop":       {ours: []string{"", "relay", "consumer", "dial", "govern", "store/sqlite"}, others: []string{"golang.org/x/sync", "golang.org/x/sys"}},
 	"examples/quickstart": {ours: []string{"", "relay", "consumer", "dial", "broker/memory", "broker/nats", "broker/nats/embedded", "store/sqlite"}},
 
-	"cli":        {ours: []string{"", "dial", "govern", "drill", "examples/shop", "internal/rawbench"}, others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/goccy/go-yaml", "golang.org/x/sys"}},
+	"cli":        {ours: []string{"", "relay", "consumer", "dial", "govern", "drill", "examples/shop", "internal/rawbench"}, others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/goccy/go-yaml", "golang.org/x/sys"}},
 	"cmd/settle": {ours: []string{"cli"}},
 
 	"internal/sim":       {ours: []string{"", "relay", "consumer"}},

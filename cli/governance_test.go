@@ -191,3 +191,13 @@ func TestASkippedEventIsPassedByTheRelayAndSaysSo(t *testing.T) {
 		t.Errorf("the relay is told to skip %v, %v", controls.Skips, err)
 	}
 }
+
+func TestADirectoryMayHaveAnyName(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a #1? 100%")
+	if err := os.Rename(deadShop(t, 1), dir); err != nil {
+		t.Fatal(err)
+	}
+	if out := must(t, cli.ExitOK, "dead", "list", "--dir", dir); !strings.Contains(out, "inventory:1") {
+		t.Errorf("list prints\n%s", out)
+	}
+}

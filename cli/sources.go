@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,16 +63,16 @@ type namedURL struct{ name, url string }
 func (s *sources) urls() ([]namedURL, error) {
 	var named []namedURL
 	for _, db := range s.dbs {
-		name, url, ok := strings.Cut(db, "=")
+		name, raw, ok := strings.Cut(db, "=")
 		if !ok || name == "" || strings.Contains(name, ":") {
 			return nil, usagef("--db %q is not NAME=URL, for instance order=sqlite:///var/lib/shop/order.db", name)
 		}
-		if path, isFile := strings.CutPrefix(url, "sqlite://"); isFile {
-			if _, err := os.Stat(path); err != nil {
+		if u, err := url.Parse(raw); err == nil && u.Scheme == "sqlite" {
+			if _, err := os.Stat(u.Path); err != nil {
 				return nil, unreachablef("the database of %s: %w", name, err)
 			}
 		}
-		named = append(named, namedURL{name, url})
+		named = append(named, namedURL{name, raw})
 	}
 	if len(named) > 0 {
 		return named, nil
@@ -85,7 +86,7 @@ func (s *sources) urls() ([]namedURL, error) {
 		return nil, usagef("there is no database (NAME.db) in %s; name a shop's directory with --dir, or databases with --db NAME=URL", s.dir)
 	}
 	for _, f := range files {
-		named = append(named, namedURL{strings.TrimSuffix(filepath.Base(f), ".db"), "sqlite://" + f})
+		named = append(named, namedURL{strings.TrimSuffix(filepath.Base(f), ".db"), (&url.URL{Scheme: "sqlite", Path: f}).String()})
 	}
 	slices.SortFunc(named, func(a, b namedURL) int { return strings.Compare(a.name, b.name) })
 	return named, nil

@@ -59,16 +59,11 @@ func Mount(backing, mount string) (*Disk, error) {
 }
 
 func (d *Disk) serve() error {
-	var st syscall.Stat_t
-	if err := syscall.Stat(d.backing, &st); err != nil {
+	root, err := fs.NewLoopbackRoot(d.backing)
+	if err != nil {
 		return fmt.Errorf("mount %s: %w", d.mount, err)
 	}
-	root := &fs.LoopbackRoot{Path: d.backing, Dev: st.Dev}
-	root.NewNode = func(r *fs.LoopbackRoot, _ *fs.Inode, _ string, _ *syscall.Stat_t) fs.InodeEmbedder {
-		return &node{LoopbackNode: fs.LoopbackNode{RootData: r}, disk: d}
-	}
-	top := &node{LoopbackNode: fs.LoopbackNode{RootData: root}, disk: d}
-	root.RootNode = top
+	top := &node{LoopbackNode: root.(*fs.LoopbackNode), disk: d}
 	server, err := fs.Mount(d.mount, top, &fs.Options{MountOptions: fuse.MountOptions{DirectMount: true, FsName: "lossydisk", MaxWrite: 128 << 10}})
 	if err != nil {
 		return fmt.Errorf("mount %s: %w", d.mount, err)

@@ -16,18 +16,24 @@ import (
 // node passes everything to the backing folder but data: files it opens keep
 // an undo record.
 type node struct {
-	fs.LoopbackNode
+	*fs.LoopbackNode
 	disk *Disk
 }
 
 var (
-	_ fs.NodeCreater   = (*node)(nil)
-	_ fs.NodeOpener    = (*node)(nil)
-	_ fs.NodeSetattrer = (*node)(nil)
+	_ fs.NodeWrapChilder = (*node)(nil)
+	_ fs.NodeCreater     = (*node)(nil)
+	_ fs.NodeOpener      = (*node)(nil)
+	_ fs.NodeSetattrer   = (*node)(nil)
 )
 
+// WrapChild makes every node of the loopback one of ours.
+func (n *node) WrapChild(_ context.Context, ops fs.InodeEmbedder) fs.InodeEmbedder {
+	return &node{LoopbackNode: ops.(*fs.LoopbackNode), disk: n.disk}
+}
+
 func (n *node) path() string {
-	return filepath.Join(n.RootData.Path, n.Path(n.RootData.RootNode.EmbeddedInode()))
+	return filepath.Join(n.RootData.Path, n.Path(n.Root()))
 }
 
 // Create lets the loopback make the file and opens it again as ours.
