@@ -20,6 +20,10 @@ type storeState struct {
 	// solo counts failures in a row of a transaction with this event alone.
 	solo   string
 	failed int
+	// answered is true when the store has answered something since a
+	// transaction failed last. Without that it may be down, and says nothing of
+	// an event.
+	answered bool
 }
 
 // storeDown pauses everything for a while, longer each time.
@@ -40,6 +44,7 @@ func (m *Machine) storeDown(err error, write bool) {
 
 func (m *Machine) storeUp(write bool) {
 	s := &m.store
+	s.answered = true
 	if write {
 		s.rows = min(2*s.rows, m.cfg.BatchRows)
 		s.solo, s.failed = "", 0
@@ -60,6 +65,8 @@ func (m *Machine) storeUp(write bool) {
 // either, it is the store.
 func (m *Machine) transactionFailed(w *work, err error) {
 	m.storeDown(err, true)
+	answered := m.store.answered
+	m.store.answered = false
 	m.store.rows = max(1, min(m.store.rows, len(w.items))/2)
 	if len(w.items) != 1 || w.items[0].Intent != settle.IntentHandle {
 		return
@@ -68,7 +75,10 @@ func (m *Machine) transactionFailed(w *work, err error) {
 	if id := it.Record.Event.ID; s.solo != id {
 		s.solo, s.failed = id, 0
 	}
-	if s.failed++; s.failed < soloRetries {
+	if answered {
+		s.failed++
+	}
+	if s.failed < soloRetries {
 		return
 	}
 	s.failed = 0
