@@ -16,6 +16,7 @@ type brokerOffset struct {
 	number int
 	pos    int64
 	member *consumerMember
+	turn   int // counts changes of member
 }
 
 func (w *World) offset(x *inboxModel, topic string, number int) *brokerOffset {
@@ -53,7 +54,10 @@ func (w *World) assign(x *inboxModel) {
 					before.hear(life, func() { before.sub.revoke(o) })
 				})
 			}
-			o.member = next
+			if o.member != next {
+				o.member = next
+				o.turn++
+			}
 			life := next.life
 			w.After(w.CallTime, func() { next.hear(life, func() { next.sub.assigned(o) }) })
 		}
@@ -74,8 +78,8 @@ func (s *subscription) assigned(o *brokerOffset) {
 		return
 	}
 	f := s.feedOf(o)
-	if !f.owned {
-		f.owned = true
+	if !f.owned || f.turn != o.turn {
+		f.owned, f.turn = true, o.turn
 		s.readFrom(f, o.pos)
 	}
 	s.feed(f)

@@ -91,23 +91,30 @@ func (x *inboxModel) ignoresType(name string) bool { return name == typeSometime
 // handled is called before a handler runs.
 func (c *checker) handled(x *inboxModel, e *settle.Event, attempt int) {
 	c.attempts(x.group.Name, e.ID, attempt)
-	if h := c.w.fates[e.ID].byGroup[x.group.Name]; h != nil {
-		h.tries++
-	}
 	if attempt > 1 {
 		c.w.probes.hit("attempt after the first")
 	}
 }
 
+func (c *checker) handlingOf(x *inboxModel, l *letter) *handling {
+	if l.record.Event == nil {
+		return nil
+	}
+	return c.w.fates[l.eventID].byGroup[x.group.Name]
+}
+
+func (h *handling) is(k handlingKind) bool { return h != nil && h.kind == k }
+
 // deadLetter is called for each dead letter of a group.
 func (c *checker) deadLetter(x *inboxModel, l *letter, attempt int) {
 	ok := true
 	switch l.class {
-	case settle.ClassHandler, settle.ClassPanic:
-		ok = attempt >= x.group.Retries
+	case settle.ClassHandler:
+		ok = attempt >= x.group.Retries && c.handlingOf(x, l).is(fails)
+	case settle.ClassPanic:
+		ok = attempt >= x.group.Retries && c.handlingOf(x, l).is(panics)
 	case settle.ClassPermanent:
-		h := c.w.fates[l.eventID].byGroup[x.group.Name]
-		ok = h != nil && h.kind == failsForGood
+		ok = c.handlingOf(x, l).is(failsForGood)
 	case settle.ClassDecode:
 		ok = l.record.Event == nil
 	case settle.ClassCrashLoop:

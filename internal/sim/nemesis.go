@@ -30,6 +30,7 @@ func (w *World) planNemesis() {
 	}
 	for _, x := range w.inboxes {
 		often(x.group.LeftOvers > 0, 6, func() { w.leaveOver(x) })
+		often(x.group.DedupWindow > 0, 12, func() { x.Forget(w.dbNow().Add(-x.group.DedupWindow), 100) })
 	}
 }
 

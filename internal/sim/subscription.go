@@ -20,6 +20,7 @@ type subscription struct {
 type feed struct {
 	part     settle.Partition
 	owned    bool
+	turn     int
 	expires  time.Time // by the process's clock
 	pos      int64
 	inFlight consumer.DeliveryID

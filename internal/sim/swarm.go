@@ -145,7 +145,7 @@ func newGroup(d dice, i int, counted bool) groupSetup {
 		Name: "group-" + string(rune('a'+i)), Members: d.from(1, 3), Owned: d.chance(0.6), PerItem: d.chance(0.3),
 		Concurrency: d.from(1, 3), BatchRows: d.from(1, 8), Pass: d.chance(0.2),
 		OrderedBySeq: counted && d.chance(0.5), GapTimeout: d.pick(300*time.Millisecond, 2*time.Second),
-		Retries: d.from(2, 4), DedupWindow: d.pick(0, 0, 0, 4*time.Second), EffectKeys: d.chance(0.15),
+		Retries: d.from(2, 4), DedupWindow: d.pick(0, 0, 0, time.Second, 4*time.Second), EffectKeys: d.chance(0.15),
 		Batch: d.chance(0.15), External: d.chance(0.15), IgnoreSome: d.chance(0.3), Unavailable: d.chance(0.3),
 		LeftOvers: d.some(0.15, 0.1), RateLimit: d.some(0.1, 30),
 	}

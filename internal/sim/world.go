@@ -182,9 +182,8 @@ type fate struct {
 
 // handling is what a group's handler does with one event.
 type handling struct {
-	kind  handlingKind
-	left  int // how often it still does so; -1: until it is cured
-	tries int
+	kind handlingKind
+	left int // how often it still does so; -1: until it is cured
 }
 
 type handlingKind int
