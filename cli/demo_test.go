@@ -106,6 +106,43 @@ func demoUnderAllFaults(t *testing.T, seed int) {
 	}
 }
 
+// TestADemoFindsOrdersThatWereAcknowledgedBeforeTheyWereDurable plants the bug
+// into the order entry and kills it while clients wait.
+func TestADemoFindsOrdersThatWereAcknowledgedBeforeTheyWereDurable(t *testing.T) {
+	source, err := filepath.Abs("../examples/shop/order_committer.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := os.ReadFile(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sound := "\terr := c.together(ctx, batch)\n\tif err"
+	buggy := "\tfor _, p := range batch {\n\t\tp.done <- nil\n\t}\n\ttime.Sleep(30 * time.Millisecond)\n\t_ = c.together(ctx, batch)\n\treturn\n\tvar err error\n\tif err"
+	if !bytes.Contains(code, []byte(sound)) {
+		t.Fatal("the code to be broken has changed")
+	}
+	dir := t.TempDir()
+	planted, overlay, binary := filepath.Join(dir, "planted.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "settle")
+	replace, err := json.Marshal(map[string]map[string]string{"Replace": {source: planted}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(os.WriteFile(planted, bytes.Replace(code, []byte(sound), []byte(buggy), 1), 0o600), os.WriteFile(overlay, replace, 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("go", "build", "-overlay", overlay, "-o", binary, "../cmd/settle").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cmd := exec.Command(binary, "demo", "--orders", "400", "--faults", "order-kill", "--seed", "1")
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+	out, _ := cmd.CombinedOutput()
+	if got := cmd.ProcessState.ExitCode(); got != cli.ExitFinding || !bytes.Contains(out, []byte("H1 is violated")) {
+		t.Errorf("exit %d\n%s", got, out)
+	}
+}
+
 func TestADemoRefusesWhatItCanNotDoBeforeItStartsAnything(t *testing.T) {
 	used := t.TempDir()
 	bad := filepath.Join(used, "bad.csv")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"sync"
 	"syscall"
@@ -51,23 +50,9 @@ type ChildConfig struct {
 type Child struct {
 	cfg ChildConfig
 
-	mu         sync.Mutex
-	cur        *process
-	unexpected int
-}
-
-// process is one life of a child.
-type process struct {
-	cmd     *exec.Cmd
-	stdin   io.Closer
-	log     *os.File
-	started time.Time
-	done    chan struct{} // closed after err is set
-	err     error
-
 	mu    sync.Mutex
-	asked bool          // somebody of ours ended it
-	down  time.Duration // and it is to stay down this long
+	cur   *process
+	lives Lives
 }
 
 // NewChild returns a child that is started by Run.
@@ -120,7 +105,7 @@ func (c *Child) Run(ctx context.Context) error {
 			inARow++
 			wait = min(2*wait, c.cfg.MaxWait)
 		}
-		c.ended(asked)
+		c.ended(p, asked)
 		if inARow >= c.cfg.GiveUp {
 			return fmt.Errorf("run %s: ended by itself %d times in a row: %w\n%s", c.cfg.Name, inARow, p.err, logTail(c.cfg.Log))
 		}
@@ -132,63 +117,23 @@ func (c *Child) Run(ctx context.Context) error {
 	}
 }
 
-func (c *Child) start() (*process, error) {
-	path := c.cfg.Path
-	if path == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, err
-		}
-		path = self
-	}
-	p := &process{cmd: exec.Command(path, c.cfg.Args...), started: time.Now(), done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), c.cfg.Env...)
-	p.cmd.SysProcAttr = childAttr()
-	if c.cfg.Log != "" {
-		f, err := os.OpenFile(c.cfg.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			return nil, err
-		}
-		p.log, p.cmd.Stdout, p.cmd.Stderr = f, f, f
-	}
-	stdin, err := p.cmd.StdinPipe()
-	if err == nil {
-		p.stdin = stdin
-		err = p.cmd.Start()
-	}
-	if err != nil {
-		if p.log != nil {
-			_ = p.log.Close()
-		}
-		return nil, err
-	}
-	go func() { // ends with the process; whoever needs the end waits for done
-		p.err = p.cmd.Wait()
-		if p.log != nil {
-			_ = p.log.Close()
-		}
-		close(p.done)
-	}()
-	c.mu.Lock()
-	c.cur = p
-	c.mu.Unlock()
-	return p, nil
-}
-
-func (c *Child) ended(asked bool) {
+func (c *Child) ended(p *process, asked bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cur = nil
-	if !asked {
-		c.unexpected++
+	if !asked && !p.killed() {
+		c.lives.Failed++
+		c.lives.Last = p.cmd.ProcessState.String()
 	}
 }
 
-// Unexpected returns how many times the child ended although nobody ended it.
-func (c *Child) Unexpected() int {
+// Lives returns what became of the child's processes so far.
+func (c *Child) Lives() Lives {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.unexpected
+	l := c.lives
+	l.Name = c.cfg.Name
+	return l
 }
 
 // end asks the process to end and kills it when it does not.
@@ -203,7 +148,7 @@ func (c *Child) end(p *process) {
 		_ = p.cmd.Process.Kill()
 		<-p.done
 	}
-	c.ended(true)
+	c.ended(p, true)
 }
 
 // Kill ends the process with SIGKILL, waits until it is gone and keeps it
@@ -215,7 +160,7 @@ func (c *Child) Kill(down time.Duration) error {
 		return err
 	}
 	<-p.done
-	if s, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !s.Signaled() || s.Signal() != syscall.SIGKILL {
+	if !p.killed() {
 		return fmt.Errorf("kill %s: it ended otherwise: %s", c.cfg.Name, p.cmd.ProcessState)
 	}
 	return nil
@@ -274,27 +219,6 @@ func (c *Child) signal(s os.Signal, ends bool, down time.Duration) (*process, er
 		return nil, fmt.Errorf("signal %s: %w", c.cfg.Name, err)
 	}
 	return p, nil
-}
-
-func (p *process) ended() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
-}
-
-func (p *process) ask(down time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.asked, p.down = true, down
-}
-
-func (p *process) wasAsked() (bool, time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.asked, p.down
 }
 
 // Await waits until the child answers its readiness probe.

@@ -117,7 +117,7 @@ func eventually(t *testing.T, within time.Duration, what string, ok func() bool)
 
 func TestAKilledChildIsStartedAgain(t *testing.T) {
 	c, log := child(t, "serve", nil)
-	eventually(t, 10*time.Second, "first start", func() bool { return len(pids(log)) == 1 })
+	eventually(t, 10*time.Second, "first start", func() bool { return len(pids(log)) == 1 && c.Lives().Started == 1 })
 	if err := c.Kill(0); err != nil {
 		t.Fatal(err)
 	}
@@ -125,14 +125,14 @@ func TestAKilledChildIsStartedAgain(t *testing.T) {
 		t.Error("Kill returned while the process lived")
 	}
 	eventually(t, 10*time.Second, "second start", func() bool { return len(pids(log)) == 2 })
-	if n := c.Unexpected(); n != 0 {
-		t.Errorf("%d unexpected ends after a kill of ours", n)
+	if l := c.Lives(); l.Failed != 0 || l.Started != 2 {
+		t.Errorf("after a kill of ours: %+v", l)
 	}
 }
 
 func TestAStoppedChildEndsInOrderAndStaysDown(t *testing.T) {
 	c, log := child(t, "serve", nil)
-	eventually(t, 10*time.Second, "first start", func() bool { return len(pids(log)) == 1 })
+	eventually(t, 10*time.Second, "first start", func() bool { return len(pids(log)) == 1 && c.Lives().Started == 1 })
 	began := time.Now()
 	if err := c.Stop(300 * time.Millisecond); err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func TestAStoppedChildEndsInOrderAndStaysDown(t *testing.T) {
 
 func TestAChildThatIgnoresToBeAskedIsKilledAndThatIsNoOrderlyStop(t *testing.T) {
 	c, log := child(t, "stubborn", func(cfg *drill.ChildConfig) { cfg.Grace = 50 * time.Millisecond })
-	eventually(t, 10*time.Second, "first start", func() bool { return len(pids(log)) == 1 })
+	eventually(t, 10*time.Second, "first start", func() bool { return len(pids(log)) == 1 && c.Lives().Started == 1 })
 	if err := c.Stop(0); err == nil {
 		t.Error("Stop says that it ended in order")
 	}
@@ -162,7 +162,7 @@ func TestAChildThatIgnoresToBeAskedIsKilledAndThatIsNoOrderlyStop(t *testing.T) 
 
 func TestAPausedChildStandsStillAndGoesOn(t *testing.T) {
 	c, log := child(t, "serve", nil)
-	eventually(t, 10*time.Second, "start", func() bool { return len(pids(log)) == 1 })
+	eventually(t, 10*time.Second, "start", func() bool { return len(pids(log)) == 1 && c.Lives().Started == 1 })
 	pid := pids(log)[0]
 	done := make(chan error, 1)
 	go func() { done <- c.Pause(t.Context(), 100*time.Millisecond) }()
@@ -200,8 +200,8 @@ func TestAChildThatKeepsFailingIsGivenUpWithItsLastWords(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "3 times") || !strings.Contains(err.Error(), "no disk today") {
 		t.Errorf("got %v", err)
 	}
-	if c.Unexpected() != 3 {
-		t.Errorf("%d unexpected ends", c.Unexpected())
+	if l := c.Lives(); l.Failed != 3 || l.Started != 3 || l.Last != "exit status 7" {
+		t.Errorf("%+v", l)
 	}
 }
 

@@ -65,6 +65,7 @@ func (r *run) awaitPlaced(ctx context.Context, n int) error {
 }
 
 func (r *run) shoot(ctx context.Context, s Shot, n uint64) {
+	limit := time.Now().Add(15 * time.Second)
 	rnd := rand.New(rand.NewPCG(r.cfg.Seed, n))
 	for {
 		done, err := r.inject(ctx, s, rnd)
@@ -76,7 +77,7 @@ func (r *run) shoot(ctx context.Context, s Shot, n uint64) {
 			return
 		case ctx.Err() != nil:
 			return
-		case !errors.Is(err, ErrNotRunning):
+		case !errors.Is(err, ErrNotRunning), time.Now().After(limit):
 			r.cfg.Say("%s did not work: %v", s.Fault, err)
 			return
 		}
@@ -270,9 +271,14 @@ func (r *run) pause(ctx context.Context, rnd *rand.Rand, nth int) (int, error) {
 	defer r.locks.hold(target)()
 	ctx, cancel := context.WithCancel(ctx)
 	var standIn sync.WaitGroup
-	defer standIn.Wait()
-	defer cancel()
 	second := r.sys.StandIn(target)
+	defer func() {
+		cancel()
+		standIn.Wait()
+		r.mu.Lock()
+		r.standIns = append(r.standIns, second.Lives())
+		r.mu.Unlock()
+	}()
 	standIn.Go(func() {
 		if err := second.Run(ctx); err != nil {
 			r.cfg.Say("stand-in for %s: %v", target.Name(), err)

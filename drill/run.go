@@ -51,13 +51,14 @@ type run struct {
 	due   time.Time // when the next order may be placed; the feed's alone
 	locks targets
 
-	mu      sync.Mutex
-	phase   string
-	state   State
-	fired   int
-	ready   chan struct{} // closed and replaced when a shot was fired
-	times   map[string]int
-	planted []plantedRecord
+	mu       sync.Mutex
+	phase    string
+	state    State
+	fired    int
+	ready    chan struct{} // closed and replaced when a shot was fired
+	times    map[string]int
+	planted  []plantedRecord
+	standIns []Lives
 }
 
 type plantedRecord struct {
@@ -140,7 +141,7 @@ func (r *run) start(ctx context.Context, roles *crew) error {
 	if err := r.sys.Broker.Await(ctx); err != nil {
 		return err
 	}
-	all := []*Child{r.sys.Entry, r.sys.Relays[0], r.sys.Relays[1], r.sys.Consumers[0], r.sys.Consumers[1]}
+	all := r.roles()
 	for _, c := range all {
 		roles.add(c.Run)
 	}
@@ -150,6 +151,10 @@ func (r *run) start(ctx context.Context, roles *crew) error {
 		}
 	}
 	return nil
+}
+
+func (r *run) roles() []*Child {
+	return []*Child{r.sys.Entry, r.sys.Relays[0], r.sys.Relays[1], r.sys.Consumers[0], r.sys.Consumers[1]}
 }
 
 // work feeds and breaks, and returns when everything has settled.
@@ -316,7 +321,16 @@ func (r *run) prove(ctx context.Context, broker *crew) (*Report, error) {
 		report.Faults = append(report.Faults, FaultCount{Name: name, Times: r.times[name]})
 	}
 	report.Invariants, err = f.Check(ctx)
+	report.Invariants = append(report.Invariants, livesInvariant(r.lives()))
 	return report, err
+}
+
+func (r *run) lives() []Lives {
+	lives := r.standIns
+	for _, c := range append(r.roles(), r.sys.Broker) {
+		lives = append(lives, c.Lives())
+	}
+	return lives
 }
 
 func (r *run) enter(phase string) {

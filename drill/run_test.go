@@ -273,6 +273,19 @@ func TestADrillThatDoesNotSettleInTimeSaysSoWithItsReport(t *testing.T) {
 	}
 }
 
+func TestADrillFindsAProcessThatEndsByItself(t *testing.T) {
+	p := pretend(t)
+	p.Relays[1] = drill.NewChild(drill.ChildConfig{Name: "inventory-relay", Env: []string{"SETTLE_TEST_ROLE=fail"}, MinWait: 50 * time.Millisecond, GiveUp: 1000})
+	r, err := drill.Run(t.Context(), drillConfig(t, 20), p.System)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := r.Invariants[len(r.Invariants)-1]
+	if last.ID != "P1" || last.Violations == 0 || last.Checked <= last.Violations || !strings.Contains(last.Examples[0], "inventory-relay ended by itself") {
+		t.Errorf("got %+v", last)
+	}
+}
+
 func TestACancelledDrillEndsItsProcesses(t *testing.T) {
 	p := pretend(t)
 	ctx, cancel := context.WithCancel(t.Context())
