@@ -135,6 +135,11 @@ func brokenSequence() map[string]func(inboxStore) inboxStore {
 		"an event whose place was passed becomes a dead letter that holds nothing": unordered,
 		"an event with a gap before it waits until the gap is filled":              unordered,
 		"an event whose gap is not filled in time becomes a dead letter":           unordered,
+		"the place of an event that was discarded out of turn is no gap": governance(func(b *brokenGovernance) {
+			b.discard = func(_ context.Context, _ govern.Act, ids []int64) ([]govern.Outcome, error) {
+				return []govern.Outcome{{ID: ids[0], Result: "done"}}, nil
+			}
+		}),
 		"an event of a type that is not handled keeps its place in the sequence": items(func(it *settle.Item) {
 			if it.Intent == settle.IntentIgnore {
 				it.Record.Event.AggregateSeq = 0

@@ -61,6 +61,7 @@ func sequenceCases[Tx any]() []InboxCase[Tx] {
 		{"an event whose gap is not filled in time becomes a dead letter", gapTimesOut[Tx]},
 		{"an event of a type that is not handled keeps its place in the sequence", ignoredKeepsPlace[Tx]},
 		{"a failed event of a sequence holds those after it, and a discard passes its place", discardPassesPlace[Tx]},
+		{"the place of an event that was discarded out of turn is no gap", discardOutOfTurn[Tx]},
 	}
 }
 
@@ -221,6 +222,17 @@ func discardPassesPlace[Tx any](t testing.TB, s InboxStore[Tx]) {
 	g.act(got, err, "done")
 	g.apply(g.due("a-3", "a-4"), applied, applied)
 	g.wantEffects("a-1", "a-3", "a-4")
+}
+
+func discardOutOfTurn[Tx any](t testing.TB, s InboxStore[Tx]) {
+	g := ordered(t, s)
+	g.apply(batch(seq("a", 1), park(seq("a", 2))), applied, parked)
+	letters := g.die(seq("a", 3))
+	got, err := s.Governance.Discard(g.ctx, ann, letters[0].ID)
+	g.act(got, err, "done")
+	g.apply(batch(seq("a", 4)), blocked)
+	g.apply(g.due("a-2", "a-4"), applied, applied)
+	g.wantEffects("a-1", "a-2", "a-4")
 }
 
 func editTakesPlace[Tx any](t testing.TB, s InboxStore[Tx]) {
