@@ -86,11 +86,11 @@ func progressLine(p drill.Progress) string {
 	return b.String()
 }
 
-// eta guesses from what was placed and settled so far; at first there is
-// nothing to guess from.
+// eta guesses from what was placed and settled so far, while orders flow; at
+// first there is nothing to guess from, and what comes after depends on repairs.
 func eta(p drill.Progress) (time.Duration, bool) {
 	done, all := p.Placed+int(p.Settled), 2*p.Orders
-	if done < all/20 || done >= all || p.Elapsed < time.Second {
+	if p.Phase != drill.PhaseFeeding || done < all/20 || done >= all || p.Elapsed < time.Second {
 		return 0, false
 	}
 	return p.Elapsed * time.Duration(all-done) / time.Duration(done), true

@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// PhaseFeeding is the phase in which orders flow and faults are injected.
+const PhaseFeeding = "feeding"
+
 // Progress is how far a run is.
 type Progress struct {
 	Phase          string
@@ -30,7 +33,7 @@ func (r *run) watch(ctx context.Context) {
 		r.mu.Lock()
 		phase := r.phase
 		r.mu.Unlock()
-		if phase == "feeding" { // the other phases look for themselves
+		if phase == PhaseFeeding { // the other phases look for themselves
 			_, _ = r.look(ctx)
 		}
 		r.cfg.Show(r.progress())

@@ -176,7 +176,7 @@ func (r *run) work(ctx context.Context) error {
 }
 
 func (r *run) feedAndBreak(ctx context.Context) error {
-	r.enter("feeding")
+	r.enter(PhaseFeeding)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var breaking sync.WaitGroup
