@@ -7,7 +7,7 @@ CREATE VIEW v_outbox_reader AS
 SELECT coalesce(json_extract(r.value, '$.destination'), '') AS destination,
   json_extract(r.value, '$.cursor') AS cursor,
   coalesce(json_extract(r.value, '$.open'), '[]') AS open
-FROM (SELECT readers FROM t_outbox_checkpoint WHERE lane = 0 ORDER BY epoch DESC, number DESC LIMIT 1) c, json_each(c.readers) r;
+FROM (SELECT readers FROM t_outbox_checkpoint WHERE lane = 0 ORDER BY epoch DESC, number DESC LIMIT 1) newest, json_each(newest.readers) r;
 
 -- Each event and its status: PENDING, SENT, RETRY, DEAD or DISCARDED.
 CREATE VIEW v_outbox_event AS
