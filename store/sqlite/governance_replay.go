@@ -5,15 +5,16 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/govern"
 )
 
-// maxActs bounds how many dead letters one act changes: it is one transaction,
-// and everybody else waits for it.
-const maxActs = 1000
+// maxActs bounds how many dead letters one transaction changes: everybody else
+// waits for it.
+const maxActs = 500
 
 // deadLetter is what an act must know of a dead letter.
 type deadLetter struct {
@@ -42,48 +43,56 @@ const readLetter = `SELECT d.service_side = 'relay', d.consumer_group, d.event_i
 d.class, d.state, coalesce(length(d.raw), 0) > 0, coalesce(l.status, '')
 FROM t_dead_letter d LEFT JOIN t_message_consume_log l ON l.consumer_group = d.consumer_group AND l.event_id = d.event_id WHERE d.id = ?`
 
-// acts does something to each dead letter and audits it; f returns why not.
-func (g *Governance) acts(ctx context.Context, a govern.Act, action string, ids []int64, f func(tx *sql.Tx, now time.Time, d *deadLetter) (string, error)) ([]govern.Outcome, error) {
-	if len(ids) > maxActs {
-		return nil, fmt.Errorf("%d dead letters at once; at most %d", len(ids), maxActs)
-	}
+// change does something to a dead letter, or returns why not.
+type change func(tx *sql.Tx, now time.Time, d *deadLetter) (why string, err error)
+
+// acts changes dead letters and audits each, many in one transaction. On an
+// error the outcomes are those of the transactions before it.
+func (g *Governance) acts(ctx context.Context, a govern.Act, action string, ids []int64, f change) ([]govern.Outcome, error) {
 	outcomes := make([]govern.Outcome, 0, len(ids))
-	err := g.act(ctx, a, func(tx *sql.Tx, now time.Time) error {
-		for _, id := range ids {
-			d := deadLetter{id: id}
-			err := tx.QueryRowContext(ctx, readLetter, id).Scan(&d.relay, &d.group, &d.eventID, &d.destination, &d.outboxID,
-				&d.aggregate.aggregateType, &d.aggregate.aggregateID, &d.seq, &d.class, &d.state, &d.kept, &d.status)
-			why := ""
-			switch {
-			case errors.Is(err, sql.ErrNoRows):
-				why = "there is no such dead letter"
-			case err != nil:
-				return fmt.Errorf("read dead letter %d: %w", id, err)
-			case d.state != govern.StateOpen:
-				why = "it is " + d.state + ", not " + govern.StateOpen
-			default:
-				if why, err = f(tx, now, &d); err != nil {
+	for some := range slices.Chunk(ids, maxActs) {
+		var done []govern.Outcome
+		err := g.act(ctx, a, func(tx *sql.Tx, now time.Time) error {
+			for _, id := range some {
+				o, err := g.change(ctx, tx, now, a, action, id, f)
+				if err != nil {
 					return fmt.Errorf("dead letter %d: %w", id, err)
 				}
+				done = append(done, o)
 			}
-			if why != "" {
-				outcomes = append(outcomes, govern.Outcome{ID: id, Result: "refused", Why: why})
-				continue
-			}
-			if err := audit(ctx, tx, now, a, action, d.target()); err != nil {
-				return err
-			}
-			outcomes = append(outcomes, govern.Outcome{ID: id, Result: "done"})
+			g.s.crash("replay.before_commit")
+			// Crash here: nothing of this transaction was done, and nothing is audited.
+			return nil
+		})
+		if err != nil {
+			return outcomes, err
 		}
-		g.s.crash("replay.before_commit")
-		// Crash here: nothing was done and nothing is audited.
-		return nil
-	})
-	if err != nil {
-		return nil, err
+		outcomes = append(outcomes, done...)
+		g.s.crash("replay.after_commit")
 	}
-	g.s.crash("replay.after_commit")
 	return outcomes, nil
+}
+
+func (g *Governance) change(ctx context.Context, tx *sql.Tx, now time.Time, a govern.Act, action string, id int64, f change) (govern.Outcome, error) {
+	o := govern.Outcome{ID: id, Result: "refused"}
+	d := deadLetter{id: id}
+	err := tx.QueryRowContext(ctx, readLetter, id).Scan(&d.relay, &d.group, &d.eventID, &d.destination, &d.outboxID,
+		&d.aggregate.aggregateType, &d.aggregate.aggregateID, &d.seq, &d.class, &d.state, &d.kept, &d.status)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		o.Why = "there is no such dead letter"
+		return o, nil
+	case err != nil:
+		return o, err
+	case d.state != govern.StateOpen:
+		o.Why = "it is " + d.state + ", not " + govern.StateOpen
+		return o, nil
+	}
+	if o.Why, err = f(tx, now, &d); err != nil || o.Why != "" {
+		return o, err
+	}
+	o.Result = "done"
+	return o, audit(ctx, tx, now, a, action, d.target())
 }
 
 // Replay implements govern.DeadLetters.
