@@ -2,4 +2,7 @@
 
 package sim_test
 
-const defaultSeeds = 2000
+const (
+	raceEnabled  = false
+	defaultSeeds = 2000
+)

@@ -2,6 +2,9 @@
 
 package sim_test
 
-// defaultSeeds is smaller with the race detector, which makes a run ten times
-// slower and finds little here: a run has one goroutine.
-const defaultSeeds = 100
+// With the race detector a run is ten times slower and finds little here: it
+// has one goroutine.
+const (
+	raceEnabled  = true
+	defaultSeeds = 100
+)
