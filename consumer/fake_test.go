@@ -120,26 +120,30 @@ func (f *fakeInbox) Apply(ctx context.Context, w settle.Work, handle func(contex
 		}
 		return results, nil
 	}
+	if err := f.commit(w, !failed, rollback); err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+// commit moves the floors, unless it is made to fail, or its answer to be lost.
+func (f *fakeInbox) commit(w settle.Work, whole bool, rollback func()) error {
 	if f.fail != nil {
 		if err := f.fail(w); err != nil {
 			rollback()
-			return nil, err
+			return err
 		}
 	}
-	if !failed {
-		for _, fl := range w.Floors {
-			name := partName{fl.Partition.Topic, fl.Partition.Number}
-			if fl.To.Position > f.floors[name].Position {
-				f.floors[name] = fl.To
-			}
+	for _, fl := range w.Floors {
+		name := partName{fl.Partition.Topic, fl.Partition.Number}
+		if whole && fl.To.Position > f.floors[name].Position {
+			f.floors[name] = fl.To
 		}
 	}
 	if f.lost != nil {
-		if err := f.lost(); err != nil {
-			return nil, err
-		}
+		return f.lost()
 	}
-	return results, nil
+	return nil
 }
 
 func logID(r *settle.Record) string {
@@ -200,6 +204,12 @@ func (f *fakeInbox) one(w settle.Work, it settle.Item, handle func() error) (set
 		}
 		return v, nil
 	}
+	return f.run(it, row, handle)
+}
+
+// run calls the handler of an item that is new.
+func (f *fakeInbox) run(it settle.Item, row int, handle func() error) (settle.Verdict, error) {
+	id := logID(&it.Record)
 	if it.EffectKey != "" {
 		k := it.Record.Event.Type + "/" + it.EffectKey
 		if f.keys[k] {
