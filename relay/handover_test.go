@@ -160,3 +160,15 @@ func TestAReaderThatGaveRowsUpDoesNotTakeLaterOnesItHadAskedFor(t *testing.T) {
 	}
 	wantKeyOrder(t, w)
 }
+
+func TestLateRowsAreSentThoughASweepListedThemAfterItsCallerHadGivenUp(t *testing.T) {
+	w := newWorld(t, Config{SweepEvery: time.Minute})
+	w.run(time.Second)
+	id := w.store.add("k", "a").ID
+	w.run(time.Second)
+	w.store.extra[id] = ""
+	w.run(2 * time.Minute)
+	if len(w.store.extra) != 0 {
+		t.Errorf("still listed as late: %v", w.store.extra)
+	}
+}

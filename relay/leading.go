@@ -262,10 +262,10 @@ func (m *Machine) swept(in Swept) {
 	}
 	m.storeAnswered()
 	m.sweepAt = m.now.Add(m.cfg.SweepEvery)
-	if in.Found > 0 {
-		m.stats.Late += int64(in.Found)
-		m.sides.extra.pending = true
-	}
+	m.stats.Late += int64(in.Found)
+	// Also when it found nothing: an earlier one, whose caller had given up, may
+	// have listed rows since the table was read.
+	m.sides.extra.pending = true
 	if in.Found >= upkeepLimit {
 		m.sweepAt = m.now.Add(m.cfg.SweepEvery / 10)
 	}
