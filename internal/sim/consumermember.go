@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/settlemq/settle"
@@ -127,6 +128,7 @@ func (c *consumerMember) ask(cmd consumer.Command) {
 // transaction.
 func (c *consumerMember) apply(cmd consumer.Apply) {
 	w := c.w
+	cmd.Work.Items = slices.Clone(cmd.Work.Items) // the machine uses them again once it has an answer
 	run := &working{c: c, cmd: cmd, life: c.life}
 	var results []settle.Result
 	c.call(func() (err error) {

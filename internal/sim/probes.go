@@ -29,6 +29,7 @@ var Expected = []string{
 	"attempt after the first",
 	"batch rolled back",
 	"broker knew the message id",
+	"call of a store done late",
 	"call of a store lost",
 	"consumer control group",
 	"consumer control key",

@@ -154,6 +154,16 @@ func (p *process) call(exec func() error, answer func(error)) {
 		return
 	}
 	crashes := w.outbox.crashes
+	if w.chance(w.LateCall) {
+		w.probes.hit("call of a store done late")
+		w.After(there+back, func() { p.hear(life, func() { answer(errDown) }) })
+		w.After(there+back+w.between(0, w.LeaseTTL/2), func() {
+			if crashes == w.outbox.crashes {
+				_ = exec() // nobody hears of it
+			}
+		})
+		return
+	}
 	w.After(there, func() {
 		if p.life != life && w.chance(0.5) {
 			return // it died before this was sent

@@ -39,6 +39,7 @@ type Swarm struct {
 
 	// Stores and network.
 	LostCall, LostAnswer float64
+	LateCall             float64 // done after the caller has given up
 	StoreCuts            bool
 	DatabaseCrashes      bool
 	ClockJumps           bool
@@ -122,7 +123,7 @@ func newSwarm(d dice) Swarm {
 		LatePublish: d.some(0.3, 0.05), DuplicateWindow: d.pick(0, 200*time.Millisecond, time.Second, time.Minute),
 		TopicBreaks: d.chance(0.3), BrokerStops: d.chance(0.3), SlowTopic: d.chance(0.3),
 
-		LostCall: d.some(0.4, 0.02), LostAnswer: d.some(0.4, 0.03), StoreCuts: d.chance(0.3), DatabaseCrashes: d.chance(0.25),
+		LostCall: d.some(0.4, 0.02), LostAnswer: d.some(0.4, 0.03), LateCall: d.some(0.3, 0.02), StoreCuts: d.chance(0.3), DatabaseCrashes: d.chance(0.25),
 		ClockJumps: d.chance(0.25), CallTime: d.pick(200*time.Microsecond, 2*time.Millisecond, 20*time.Millisecond),
 
 		Relays: d.from(1, 3), Crash: d.some(0.6, 0.004), Pauses: d.chance(0.4), Suspends: d.chance(0.25), Stops: d.chance(0.3), Operators: d.chance(0.5),

@@ -144,7 +144,7 @@ func (w *World) bound(steps int) {
 func (w *World) heal() {
 	w.Phase = phaseCalm
 	w.hist.note(w.Since(), "nemesis", "faults end")
-	w.LostCall, w.LostAnswer, w.Crash, w.PartialBatch, w.LostAck, w.LostPublish, w.LatePublish = 0, 0, 0, 0, 0, 0, 0
+	w.LostCall, w.LostAnswer, w.LateCall, w.Crash, w.PartialBatch, w.LostAck, w.LostPublish, w.LatePublish = 0, 0, 0, 0, 0, 0, 0, 0
 	for _, p := range w.processes {
 		p.cut, p.cutOff = false, false
 		p.resume()
