@@ -121,18 +121,16 @@ func (o *outboxModel) settled(r *outboxRow) bool {
 
 // places says where an event is, by the tables alone.
 type places struct {
-	read                       bool // at or below its reader's cursor and not open
-	parked, delayed, extra     bool
-	gap, dead, blocking, alone bool
+	read                   bool // at or below its reader's cursor and not open
+	parked, delayed, extra bool
+	gap, dead              bool
 }
 
 func (o *outboxModel) placesOf(r *outboxRow) places {
 	topic := r.event.Topic
 	var p places
 	p.read = o.readBy(r.id, topic)
-	head := o.parkedRow(r.id, topic)
-	p.parked = head != nil
-	p.blocking = head != nil && head.dead
+	p.parked = o.parkedRow(r.id, topic) != nil
 	p.delayed = slices.ContainsFunc(o.delayed, func(d relay.Delay) bool { return d.ID == r.id })
 	_, p.extra = slices.BinarySearch(o.extra, r.id)
 	_, p.gap = slices.BinarySearch(o.gap, r.id)

@@ -1,10 +1,5 @@
 package sim
 
-import (
-	"maps"
-	"slices"
-)
-
 // Probes count how often something interesting happened. A simulation that
 // never comes to a place proves nothing about it: see Expected.
 type Probes map[string]int
@@ -17,9 +12,6 @@ func (p Probes) Add(q Probes) {
 		p[name] += n
 	}
 }
-
-// Names returns the probes that were hit, sorted.
-func (p Probes) Names() []string { return slices.Sorted(maps.Keys(p)) }
 
 // Expected are the places that a run of many seeds must have come to.
 var Expected = []string{
