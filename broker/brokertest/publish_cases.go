@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -60,12 +61,16 @@ func orderPerKey(t testing.TB, h Harness) {
 	var publishers sync.WaitGroup
 	var all []settle.Message
 	for p := range 4 {
-		batch := messages(h, string(rune('a'+p)), 200, 20)
+		keys, at := 20, 50 // many at once
+		if p%2 == 1 {
+			keys, at = 3, 12 // a few at once, and keys that repeat among them
+		}
+		batch := messages(h, string(rune('a'+p)), 200, keys)
 		all = append(all, batch...)
 		publishers.Go(func() {
-			for from := 0; from < len(batch); from += 50 {
+			for part := range slices.Chunk(batch, at) {
 				ctx, cancel := context.WithTimeout(context.Background(), h.Patience)
-				if _, err := publishUntilHeld(ctx, h.Broker, batch[from:from+50]); err != nil {
+				if _, err := publishUntilHeld(ctx, h.Broker, part); err != nil {
 					t.Errorf("publish: %v", err)
 				}
 				cancel()
