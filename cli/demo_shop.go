@@ -220,8 +220,8 @@ func (s *demoShop) repair(ctx context.Context) error {
 	for _, words := range [][]string{
 		{"dead", "list"},
 		{"shop", "stock", poisonSKU + "=1000"},
-		{"dead", "replay", "--class", string(settle.ClassHandler), "--reason", poisonSKU + " is stocked now", "--by", "demo", "--yes"},
 		{"dead", "discard", "--class", string(settle.ClassDecode), "--reason", "cut off by a foreign producer, carries nothing", "--by", "demo", "--yes"},
+		{"dead", "replay", "--reason", poisonSKU + " is stocked now", "--by", "demo", "--yes"},
 	} {
 		if err := s.settle(ctx, words...); err != nil {
 			return err

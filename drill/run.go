@@ -163,11 +163,10 @@ func (r *run) work(ctx context.Context) error {
 	defer cancel()
 	err := r.feedAndBreak(limited)
 	if err == nil && r.cfg.Poisoned > 0 {
-		err = r.repair(limited)
+		err = r.awaitPoison(limited)
 	}
 	if err == nil {
-		r.enter("settling")
-		err = r.await(limited, State.Settled)
+		err = r.settle(limited)
 	}
 	if err != nil && ctx.Err() == nil && context.Cause(limited) == ErrUnsettled {
 		return ErrUnsettled
@@ -255,22 +254,38 @@ func (r *run) look(ctx context.Context) (State, error) {
 	return s, err
 }
 
-func (r *run) repair(ctx context.Context) error {
+// awaitPoison waits until all that was poisoned has become dead letters, and
+// counts them.
+func (r *run) awaitPoison(ctx context.Context) error {
 	r.enter("waiting for the poison to show")
 	foreign := r.foreign() * r.sys.Groups // each group finds it
 	dead := int64(r.cfg.Poisoned + foreign)
-	err := r.await(ctx, func(s State) bool {
-		return s.DeadOpen >= dead && s.Open() <= int64(r.cfg.Poisoned) && s.Unpublished == 0
-	})
-	if err != nil {
+	if err := r.await(ctx, func(s State) bool { return s.DeadOpen >= dead && s.Blocked() }); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	r.times[FaultPoison] += int(dead)
 	r.mu.Unlock()
-	r.cfg.Say("%d dead letters wait for a person: %d orders for an article that is not known yet, %d for a foreign record at the topic", dead, r.cfg.Poisoned, foreign)
-	r.enter("repairing")
-	return r.sys.Repair(ctx)
+	r.cfg.Say("Dead letters wait for a person: %d for an article that is not known yet, %d for a foreign record at the topic.", r.cfg.Poisoned, foreign)
+	return nil
+}
+
+// settle waits until nothing is left to do, and repairs whatever only a person
+// can: the poison, and an event whose process was killed each time it was in
+// hand, until it looked like the killer.
+func (r *run) settle(ctx context.Context) error {
+	for {
+		r.enter("settling")
+		var last State
+		err := r.await(ctx, func(s State) bool { last = s; return s.Settled() || s.Blocked() })
+		if err != nil || last.Settled() {
+			return err
+		}
+		r.enter("repairing")
+		if err := r.sys.Repair(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 func (r *run) foreign() int {

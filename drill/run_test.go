@@ -26,6 +26,7 @@ type pretence struct {
 	orders   map[string]drill.Request
 	poisoned int
 	repaired bool
+	repairs  int
 	log      []settle.Record
 	forget   bool // lose an order that was acknowledged
 	stuck    bool // never settle
@@ -143,6 +144,7 @@ func (p *pretence) repair(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.repaired = true
+	p.repairs++
 	return nil
 }
 
@@ -234,6 +236,9 @@ func TestEveryFaultHappensSeveralTimesWhileOrdersFlow(t *testing.T) {
 			t.Errorf("%s happened %d times; want %d", f.Name, f.Times, want)
 		}
 	}
+	if p.repairs != 1 {
+		t.Errorf("repaired %d times", p.repairs)
+	}
 	if len(r.Faults) != len(drill.FaultNames()) || !p.repaired || r.Orders.Accepted != 100 || r.Deliveries.Received != 1 {
 		t.Errorf("report %+v", r)
 	}
@@ -275,7 +280,16 @@ func TestADrillThatDoesNotSettleInTimeSaysSoWithItsReport(t *testing.T) {
 
 func TestADrillFindsAProcessThatEndsByItself(t *testing.T) {
 	p := pretend(t)
-	p.Relays[1] = drill.NewChild(drill.ChildConfig{Name: "inventory-relay", Env: []string{"SETTLE_TEST_ROLE=fail"}, MinWait: 50 * time.Millisecond, GiveUp: 1000})
+	failing := drill.NewChild(drill.ChildConfig{Name: "inventory-relay", Env: []string{"SETTLE_TEST_ROLE=fail"}, MinWait: 50 * time.Millisecond, GiveUp: 1000})
+	p.Relays[1] = failing
+	settled := p.System.State
+	p.System.State = func(ctx context.Context) (drill.State, error) {
+		s, err := settled(ctx)
+		if failing.Lives().Failed == 0 {
+			s.Unpublished = 1
+		}
+		return s, err
+	}
 	r, err := drill.Run(t.Context(), drillConfig(t, 20), p.System)
 	if err != nil {
 		t.Fatal(err)

@@ -63,17 +63,18 @@ func (s *Service) Orders(ctx context.Context, st *State) error {
 }
 
 // Open adds to st what this service has not published, and its dead letters
-// that wait for a person.
+// that are not closed.
 func (s *Service) Open(ctx context.Context, st *State) error {
-	var unpublished, dead int64
+	var unpublished, dead, replaying int64
 	if err := s.db.QueryRowContext(ctx, s.queries["unpublished"]).Scan(&unpublished); err != nil {
 		return fmt.Errorf("count unpublished events of %s: %w", s.name, err)
 	}
-	if err := s.db.QueryRowContext(ctx, s.queries["dead"]).Scan(&dead); err != nil {
+	if err := s.db.QueryRowContext(ctx, s.queries["dead"]).Scan(&dead, &replaying); err != nil {
 		return fmt.Errorf("count dead letters of %s: %w", s.name, err)
 	}
 	st.Unpublished += unpublished
 	st.DeadOpen += dead
+	st.Replaying += replaying
 	return nil
 }
 

@@ -32,8 +32,8 @@ type System struct {
 	Place func(ctx context.Context, r Request) (orderID string, err error)
 	// State tells how far everything is.
 	State func(ctx context.Context) (State, error)
-	// Repair removes the cause of the poison and settles the dead letters, with
-	// the commands a person would use.
+	// Repair removes the cause of the poison and decides about all open dead
+	// letters, with the commands a person would use. It may be repeated.
 	Repair func(ctx context.Context) error
 	// Export copies the facts of the services; nothing runs then.
 	Export func(ctx context.Context, f *Facts) error
@@ -54,8 +54,9 @@ type State struct {
 	Unpublished int64
 	// Behind counts events that a consumer group has not dealt with.
 	Behind int64
-	// DeadOpen dead letters wait for a person.
-	DeadOpen int64
+	// DeadOpen dead letters wait for a person, Replaying ones for the outcome of
+	// a replay.
+	DeadOpen, Replaying int64
 }
 
 // Open is how many orders are neither completed nor cancelled.
@@ -63,5 +64,11 @@ func (s State) Open() int64 { return s.Accepted - s.Completed - s.Cancelled }
 
 // Settled reports whether nothing is left to do.
 func (s State) Settled() bool {
-	return s.Open() == 0 && s.Unpublished == 0 && s.Behind == 0 && s.DeadOpen == 0
+	return s.Open() == 0 && s.Unpublished == 0 && s.Behind == 0 && s.DeadOpen == 0 && s.Replaying == 0
+}
+
+// Blocked reports whether nothing goes on without a person: what is open is
+// explained by dead letters that nobody has decided about.
+func (s State) Blocked() bool {
+	return s.DeadOpen > 0 && s.Replaying == 0 && s.Open() <= s.DeadOpen && s.Unpublished == 0
 }

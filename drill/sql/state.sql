@@ -11,7 +11,7 @@ SELECT (SELECT COUNT(*) FROM t_outbox_event WHERE id > COALESCE((SELECT cursor F
   + (SELECT COUNT(*) FROM t_outbox_parked) + (SELECT COUNT(*) FROM t_outbox_delayed) + (SELECT COUNT(*) FROM t_outbox_extra);
 
 -- name: dead
-SELECT COUNT(*) FROM t_dead_letter WHERE state IN ('OPEN', 'REPLAYING');
+SELECT COALESCE(SUM(state = 'OPEN'), 0), COALESCE(SUM(state = 'REPLAYING'), 0) FROM t_dead_letter WHERE state IN ('OPEN', 'REPLAYING');
 
 -- name: emitted
 SELECT COUNT(*) FROM t_outbox_event WHERE event_type IN (SELECT value FROM json_each(:types));
