@@ -119,7 +119,7 @@ func (m *Machine) committed(in Committed) {
 
 // settled goes on with a parked key whose rows are as the machine knows them.
 func (m *Machine) settled(d *destination, pk *parkedKey) {
-	if pk.flush > m.flush.committed {
+	if pk.head > m.flush.committed {
 		return
 	}
 	if pk.state == parkedTrial {

@@ -35,8 +35,11 @@ type parkedKey struct {
 	due   time.Time
 	dead  bool // its head is a dead letter and waits for a person
 	state parkedState
-	// flush is the newest one that changes its rows; they are not read, and
+	// head is the flush that changes what its first row is: no row is read, and
 	// nothing of the key is sent, before it is committed.
+	head int64
+	// flush is the newest one that changes its rows; those that join behind do
+	// not keep the head from being read, but they keep the key from being free.
 	flush  int64
 	read   int64 // flush when the rows under way were asked for
 	inHand int
@@ -105,7 +108,7 @@ func (m *Machine) follow(d *destination, it *item) {
 	m.addPark(d, it, failure{
 		class: settle.ClassFollower, cause: causeBehind, attempts: it.row.Attempts, at: m.now, suspect: m.isSuspect(d, it),
 	})
-	m.touch(d, pk)
+	m.join(d, pk)
 }
 
 func (m *Machine) addPark(d *destination, it *item, f failure) {
@@ -233,8 +236,14 @@ func (m *Machine) dropDrain(d *destination) {
 	}
 }
 
-// touch notes that the flush being gathered changes the key's rows.
+// touch notes that the flush being gathered changes the key from its head on.
 func (m *Machine) touch(d *destination, pk *parkedKey) {
+	pk.head = m.flush.seq + 1
+	m.join(d, pk)
+}
+
+// join notes that the flush being gathered changes the key's rows.
+func (m *Machine) join(d *destination, pk *parkedKey) {
 	if pk.flush != m.flush.seq+1 {
 		pk.flush = m.flush.seq + 1
 		m.flush.touched = append(m.flush.touched, touchedKey{d, pk})
@@ -244,7 +253,7 @@ func (m *Machine) touch(d *destination, pk *parkedKey) {
 // schedule puts an idle key among the due; one whose rows are being changed
 // comes there when that is committed.
 func (m *Machine) schedule(d *destination, pk *parkedKey) {
-	if pk.state == parkedIdle && !pk.dead && !pk.queued && pk.flush <= m.flush.committed {
+	if pk.state == parkedIdle && !pk.dead && !pk.queued && pk.head <= m.flush.committed {
 		pk.queued = true
 		heap.Push(&d.due, dueKey{pk.due, pk})
 	}
@@ -256,7 +265,7 @@ func (m *Machine) nextDue(d *destination) *parkedKey {
 		pk := heap.Pop(&d.due).(dueKey).pk
 		pk.queued = false
 		switch {
-		case d.keys[pk.key] != pk || pk.state != parkedIdle || pk.dead || m.keyPaused(pk.key) || pk.flush > m.flush.committed:
+		case d.keys[pk.key] != pk || pk.state != parkedIdle || pk.dead || m.keyPaused(pk.key) || pk.head > m.flush.committed:
 			// It is gone, busy or blocked; what changes that schedules it again.
 		case m.now.Before(pk.due):
 			m.schedule(d, pk)

@@ -144,6 +144,9 @@ func (m *Machine) queryParked() (SideQuery, bool) {
 			continue
 		}
 		pk.state, pk.read = parkedReading, pk.flush
+		if pk.flush > m.flush.committed {
+			pk.read = -1 // rows are joining: what is read can't be all
+		}
 		q := SideQuery{Side: SideParked, Destination: d.name, Key: pk.key, Now: m.now, MaxRows: 1, MaxBytes: m.cfg.BatchBytes}
 		if pk.good {
 			q.MaxRows = m.cfg.BatchRows
