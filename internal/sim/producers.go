@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/settlemq/settle"
@@ -93,7 +94,10 @@ func (w *World) newEvent(tx *outboxTx, key string) *settle.Event {
 	return e
 }
 
-var payloads = [][]byte{[]byte(`{}`), []byte(`{"n":1}`), make([]byte, 40), make([]byte, 200), make([]byte, 900)}
+var payloads = [][]byte{[]byte(`{}`), []byte(`{"n":1}`), padded(40), padded(200), padded(900)}
+
+// padded is a JSON document of n bytes.
+func padded(n int) []byte { return []byte(`"` + strings.Repeat("x", n-2) + `"`) }
 
 // counted is how many events of key were committed, or are in tx.
 func (t *outboxTable) counted(tx *outboxTx, key string) int64 {
