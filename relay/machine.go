@@ -203,7 +203,7 @@ func (m *Machine) reached(t time.Time) bool {
 // idle reports whether the machine waits for nothing but new events.
 func (m *Machine) idle() bool {
 	return m.phase == leading && !m.stopping && m.flying == 0 &&
-		!m.asked[askPoll] && !m.asked[askCommit] && !m.asked[askSide] && m.wake.Equal(m.main.pollAt)
+		!m.asked[askPoll] && !m.asked[askCommit] && !m.asked[askSide] && !m.wake.After(m.main.pollAt)
 }
 
 func (m *Machine) halt(err error) {
