@@ -131,10 +131,28 @@ func (e *Event) Validate() error {
 	case len(e.Payload) > MaxPayload:
 		return e.invalid("payload", fmt.Sprintf("has %d bytes; the limit is %d", len(e.Payload), MaxPayload))
 	}
+	if err := e.validateTimes(); err != nil {
+		return err
+	}
 	if err := e.validateFields(); err != nil {
 		return err
 	}
 	return e.validateBody()
+}
+
+// validateTimes refuses what the envelope's format has no digits for: its
+// readers could not decode the event.
+func (e *Event) validateTimes() error {
+	times := [...]struct {
+		name string
+		at   time.Time
+	}{{"occurredAt", e.OccurredAt}, {"appendedAt", e.AppendedAt}, {"notBefore", e.NotBefore}}
+	for _, t := range times {
+		if y := t.at.UTC().Year(); y < 0 || y > 9999 {
+			return e.invalid(t.name, fmt.Sprintf("is in the year %d; years have four digits", y))
+		}
+	}
+	return nil
 }
 
 func (e *Event) validateFields() error {

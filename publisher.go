@@ -42,6 +42,13 @@ func (m Message) check() error {
 		return e.invalid("type", "is empty")
 	case e.AggregateID == "":
 		return e.invalid("aggregateId", "is empty; it is the key that orders events")
+	case e.AggregateSeq < 0:
+		return e.invalid("aggregateSeq", "is negative; it counts from 1, 0 means not counted")
+	case e.Version < 0:
+		return e.invalid("version", "is negative; it counts from 1")
+	}
+	if err := e.validateTimes(); err != nil {
+		return err
 	}
 	if err := e.validateFields(); err != nil {
 		return err

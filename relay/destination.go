@@ -135,7 +135,7 @@ func (m *Machine) enqueue(d *destination, it item) {
 	if it.row.Event == nil && it.row.Defect == "" {
 		it.row.Defect = "it has no event"
 	}
-	if m.isDelayed(&it) {
+	if it.row.Defect == "" && m.isDelayed(&it) { // what is no event does not wait to be told so
 		m.delay(d, &it)
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"time"
+	"unicode/utf8"
 )
 
 // reader is a cursor over the log in memory.
@@ -363,8 +364,10 @@ func (m *Machine) receive(r *reader, row Row, wasHole bool) {
 	}
 }
 
+// eventID is what the cursor remembers of a row: nothing of one whose id would
+// not come back from the checkpoint as it is.
 func eventID(row Row) string {
-	if row.Event == nil {
+	if row.Event == nil || !utf8.ValidString(row.Event.ID) {
 		return ""
 	}
 	return row.Event.ID

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"time"
+	"unicode/utf8"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/relay"
@@ -37,6 +38,8 @@ func readRow(v []driver.Value) (relay.Row, int) {
 		size = len(headers)
 		if err := json.Unmarshal([]byte(headers), &e.Headers); err != nil {
 			row.Defect = "headers are not a JSON object of strings: " + err.Error()
+		} else if !utf8.ValidString(headers) {
+			row.Defect = "headers are not valid UTF-8"
 		}
 	}
 	switch payload := v[17].(type) {
@@ -50,6 +53,13 @@ func readRow(v []driver.Value) (relay.Row, int) {
 	}
 	if e.AggregateID == "" {
 		row.Defect = "aggregate_id is empty; it is the key that orders events"
+	}
+	// A publisher refuses what can't be sent; a delayed event would wait for
+	// that until its time has come, in some year.
+	if row.Defect == "" && !e.NotBefore.IsZero() {
+		if err := e.Validate(); err != nil {
+			row.Defect = err.Error()
+		}
 	}
 	return row, size + len(e.Payload)
 }

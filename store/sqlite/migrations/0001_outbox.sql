@@ -5,9 +5,9 @@
 -- and never marked. SQLite has one writer, so the order of ids is the order of
 -- commits. AUTOINCREMENT, or the id of a deleted last row would be given again.
 -- Any program may insert: event_id, event_type, aggregate_id and payload are
--- enough.
+-- enough. The relay reads from id 1 on.
 CREATE TABLE t_outbox_event (
-  id             INTEGER PRIMARY KEY AUTOINCREMENT,
+  id             INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id > 0),
   event_id       TEXT    NOT NULL UNIQUE,
   event_type     TEXT    NOT NULL,
   aggregate_type TEXT    NOT NULL DEFAULT '',
