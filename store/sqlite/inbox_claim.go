@@ -78,6 +78,10 @@ ON CONFLICT (scope, name) DO UPDATE SET owner = excluded.owner, expires_at = exc
 
 const expire = `DELETE FROM settle_renewal WHERE scope = ? AND expires_at <= ?`
 
+// Leases written before the clock was set back are cut to a lease time from
+// now; see Log.free.
+const shorten = `UPDATE settle_renewal SET expires_at = ? WHERE scope = ? AND expires_at > ?`
+
 const readRenewals = `SELECT name, owner FROM settle_renewal WHERE scope = ?`
 
 const dropRenewal = `DELETE FROM settle_renewal WHERE scope = ? AND name = ? AND owner = ?`
@@ -138,6 +142,10 @@ func readLeases(ctx context.Context, tx *sql.Tx, l leasing, member, partition st
 	holder = map[int]string{}
 	for _, of := range []string{member, partition} {
 		if _, err := tx.ExecContext(ctx, expire, of, l.now.UnixMicro()); err != nil {
+			return nil, nil, err
+		}
+		latest := l.now.Add(l.TTL)
+		if _, err := tx.ExecContext(ctx, shorten, latest.UnixMicro(), of, latest.Add(leap).UnixMicro()); err != nil {
 			return nil, nil, err
 		}
 		err := each(ctx, tx, func(rows *sql.Rows) error {

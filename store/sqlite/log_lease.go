@@ -68,6 +68,7 @@ type renewal struct {
 
 type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
 func readLease(ctx context.Context, db querier, lane int) (renewal, error) {
@@ -81,10 +82,24 @@ func readLease(ctx context.Context, db querier, lane int) (renewal, error) {
 	return r, nil
 }
 
-// free reports whether no other owner's lease runs.
+// leap is how much longer than our own lease time another one's may run before
+// the clock must have been set back since it was written.
+const leap = time.Minute
+
+const shortenLease = `UPDATE settle_renewal SET expires_at = ? WHERE scope = ? AND name = ? AND owner = ? AND epoch = ? AND expires_at > ?`
+
+// free reports whether no other owner's lease runs. One that was written
+// before the clock was set back is cut to a lease time from now: an owner that
+// lives renews it, that of one that is gone runs out.
 func (l *Log) free(ctx context.Context, db querier, want relay.Lease) (bool, error) {
 	r, err := readLease(ctx, db, want.Lane)
-	return err == nil && (r.owner == want.Owner || !l.s.now().Before(r.expires)), err
+	if err != nil || r.owner == want.Owner || !l.s.now().Before(r.expires) {
+		return err == nil, err
+	}
+	if r.expires.Sub(want.Expires) > leap {
+		_, err = db.ExecContext(ctx, shortenLease, want.Expires.UnixMicro(), relayScope, laneName(want.Lane), r.owner, r.epoch, want.Expires.Add(leap).UnixMicro())
+	}
+	return false, err
 }
 
 // takeOver writes the renewal before it commits the new epoch. Crash here: the
@@ -113,7 +128,7 @@ func (l *Log) takeOver(ctx context.Context, want relay.Lease) (relay.Lease, erro
 		return relay.Lease{}, err
 	}
 	// The file may have been restored from a copy older than the renewal.
-	want.Held, want.Epoch, want.Deaths = true, max(last.epoch, r.epoch)+1, last.successorDeaths()
+	want.Held, want.Epoch, want.Deaths = true, max(last.epoch, r.epoch)+1, last.successorDeaths(r.expires, want.Expires.Sub(l.s.now()))
 	if err := l.install(ctx, tx, renewals, want); err != nil {
 		return relay.Lease{}, err
 	}
@@ -125,8 +140,8 @@ func (l *Log) takeOver(ctx context.Context, want relay.Lease) (relay.Lease, erro
 }
 
 const (
-	installLeader = `INSERT INTO t_outbox_lease (lane, owner, epoch, clean, progressed, deaths, taken_at) VALUES (?,?,?,0,0,?,?)
-ON CONFLICT (lane) DO UPDATE SET owner = excluded.owner, epoch = excluded.epoch, clean = 0, progressed = 0, deaths = excluded.deaths, taken_at = excluded.taken_at`
+	installLeader = `INSERT INTO t_outbox_lease (lane, owner, epoch, clean, deaths, taken_at) VALUES (?,?,?,0,?,?)
+ON CONFLICT (lane) DO UPDATE SET owner = excluded.owner, epoch = excluded.epoch, clean = 0, deaths = excluded.deaths, taken_at = excluded.taken_at`
 	installRenewal = `INSERT INTO settle_renewal (scope, name, owner, epoch, expires_at) VALUES (?,?,?,?,?)
 ON CONFLICT (scope, name) DO UPDATE SET owner = excluded.owner, epoch = excluded.epoch, expires_at = excluded.expires_at`
 )
@@ -143,23 +158,30 @@ func (l *Log) install(ctx context.Context, tx, renewals *sql.Tx, lease relay.Lea
 type leader struct {
 	owner             string
 	epoch             int64
-	clean, progressed bool
-	deaths            int
+	clean  bool
+	deaths int
+	taken  time.Time
 }
 
-// successorDeaths is how many leaders in a row, up to this one, got nowhere.
-func (l leader) successorDeaths() int {
-	if l.epoch == 0 || l.clean || l.progressed {
+// successorDeaths is how many leaders in a row, up to this one, ended early.
+// expires is when its last renewal ran out, ttl how long one runs.
+func (l leader) successorDeaths(expires time.Time, ttl time.Duration) int {
+	switch {
+	case l.epoch == 0 || l.clean:
 		return 0
+	case expires.Add(-ttl).Sub(l.taken) > relay.LongLife*ttl:
+		return 1
 	}
 	return l.deaths + 1
 }
 
-const readLeaderRow = `SELECT owner, epoch, clean, progressed, deaths FROM t_outbox_lease WHERE lane = ?`
+const readLeaderRow = `SELECT owner, epoch, clean, deaths, taken_at FROM t_outbox_lease WHERE lane = ?`
 
 func readLeader(ctx context.Context, tx *sql.Tx, lane int) (leader, error) {
 	var l leader
-	err := tx.QueryRowContext(ctx, readLeaderRow, lane).Scan(&l.owner, &l.epoch, &l.clean, &l.progressed, &l.deaths)
+	var taken int64
+	err := tx.QueryRowContext(ctx, readLeaderRow, lane).Scan(&l.owner, &l.epoch, &l.clean, &l.deaths, &taken)
+	l.taken = fromMicros(taken)
 	if errors.Is(err, sql.ErrNoRows) {
 		return leader{}, nil
 	}
