@@ -21,13 +21,12 @@ type fakeStore struct {
 	rows   map[int64]*fakeRow
 	nextID int64
 
-	epoch      int64
-	owner      string
-	expires    time.Time
-	clean      bool
-	deaths     int
-	progressed bool
-	first      bool // the leader's first checkpoint was written
+	epoch   int64
+	owner   string
+	expires time.Time
+	clean   bool
+	deaths  int
+	taken   time.Time
 
 	checkEpoch int64
 	check      Checkpoint
@@ -97,11 +96,14 @@ func (s *fakeStore) Lead(_ context.Context, owner string, lane int, ttl time.Dur
 			return Lease{}, s.fails[askLead]
 		}
 		s.deaths++
-		if s.epoch == 0 || s.clean || s.progressed {
+		switch {
+		case s.epoch == 0 || s.clean:
 			s.deaths = 0
+		case s.expires.Add(-ttl).Sub(s.taken) > LongLife*ttl:
+			s.deaths = 1
 		}
 		s.epoch++
-		s.owner, s.clean, s.progressed, s.first = owner, false, false, false
+		s.owner, s.clean, s.taken = owner, false, now
 	}
 	s.expires = now.Add(ttl)
 	return Lease{Held: true, Owner: owner, Lane: lane, Epoch: s.epoch, Expires: s.expires, Deaths: s.deaths}, s.fails[askLead]
@@ -233,8 +235,6 @@ func (s *fakeStore) Commit(_ context.Context, l Lease, f Flush) error {
 	if l.Epoch == s.checkEpoch && f.Checkpoint.Number <= s.check.Number {
 		return errors.New("checkpoint number is not new")
 	}
-	s.progressed = s.progressed || s.first
-	s.first = true
 	s.checkEpoch, s.check = l.Epoch, f.Checkpoint
 	s.commits = append(s.commits, f)
 	s.apply(f)

@@ -53,11 +53,16 @@ type Lease struct {
 	Epoch int64
 	// Expires is by this process's clock, counted from before the call.
 	Expires time.Time
-	// Deaths counts leaders in a row that ended without resigning and without
-	// committing a checkpoint after the one that every leader writes when it
-	// has loaded.
+	// Deaths counts leaders in a row that ended without resigning, each within
+	// LongLife times its lease after it took over; of one that lived longer only
+	// its own end counts. What they have committed says nothing: an event that
+	// kills its process lets other topics and keys go on before it does.
 	Deaths int
 }
+
+// LongLife is how many lease times a leader must have lived so that its end is
+// not counted with those before it.
+const LongLife = 10
 
 // Reader is one cursor over the log. The reader with an empty Destination
 // serves every destination that has no reader of its own.

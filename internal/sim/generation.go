@@ -1,6 +1,10 @@
 package sim
 
-import "time"
+import (
+	"time"
+
+	"github.com/settlemq/settle/relay"
+)
 
 // newGeneration ends some runs with a table that was made anew under the
 // relays: its ids begin at 1 again, while the checkpoints speak of the old
@@ -29,9 +33,9 @@ func (w *World) newGeneration() {
 	for _, r := range w.relays {
 		r.born()
 	}
-	for until := w.Since() + 10*longLife*w.LeaseTTL; w.halts < len(w.relays) && w.Step(); {
+	for until := w.Since() + 10*relay.LongLife*w.LeaseTTL; w.halts < len(w.relays) && w.Step(); {
 		if w.Since() > until {
-			w.fail("a new generation stops the relay", "%d of %d relays have stopped after %v", w.halts, len(w.relays), 10*time.Second)
+			w.fail("a new generation stops the relay", "%d of %d relays have stopped after %v", w.halts, len(w.relays), 10*relay.LongLife*w.LeaseTTL)
 		}
 	}
 	for _, r := range sent {

@@ -85,7 +85,7 @@ func (o *outboxModel) takeover(owner string) {
 	switch lived := l.seen.Sub(l.since); {
 	case l.epoch == 0 || l.resigned:
 		l.deaths = 0
-	case lived > longLife*l.ttl:
+	case lived > relay.LongLife*l.ttl:
 		l.deaths = 1
 	default:
 		l.deaths++
@@ -97,10 +97,6 @@ func (o *outboxModel) takeover(owner string) {
 	*l = relayLease{owner: owner, epoch: l.epoch + 1, deaths: l.deaths, since: o.w.dbNow()}
 	o.w.hist.note(o.w.Since(), "outbox", "leader", owner, l.epoch, l.deaths)
 }
-
-// longLife is how many lease times a leader must have lived so that its death
-// is not counted with those before it.
-const longLife = 10
 
 // holds reports whether l is the lease in force.
 func (o *outboxModel) holds(l relay.Lease) error {

@@ -29,8 +29,6 @@ type Log struct {
 // holding is the lease that this Log has taken.
 type holding struct {
 	lease relay.Lease
-	// progressed is true once the lease's row says so.
-	progressed bool
 }
 
 // Log returns the outbox of the file as what a relay works on.

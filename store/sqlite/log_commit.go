@@ -15,9 +15,6 @@ import (
 func (l *Log) Commit(ctx context.Context, lease relay.Lease, f relay.Flush) error {
 	now := l.s.now()
 	err := l.write(ctx, lease, func(ctx context.Context, tx *sql.Tx) error {
-		if err := l.progress(ctx, tx, lease); err != nil {
-			return err
-		}
 		if err := insertCheckpoint(ctx, tx, lease, &f, now); err != nil {
 			return err
 		}
@@ -25,29 +22,6 @@ func (l *Log) Commit(ctx context.Context, lease relay.Lease, f relay.Flush) erro
 	})
 	if err != nil {
 		return fmt.Errorf("commit checkpoint %d: %w", f.Checkpoint.Number, err)
-	}
-	return nil
-}
-
-const noteProgress = `UPDATE t_outbox_lease SET progressed = 1
-WHERE lane = ?1 AND EXISTS (SELECT 1 FROM t_outbox_checkpoint c WHERE c.lane = ?1 AND c.epoch = ?2)`
-
-// progress notes, once for each leader, that it has committed more than the
-// checkpoint with which it began.
-func (l *Log) progress(ctx context.Context, tx *sql.Tx, lease relay.Lease) error {
-	h := l.holding()
-	if h.progressed && h.lease.Epoch == lease.Epoch {
-		return nil
-	}
-	noted, err := affected(tx.ExecContext(ctx, noteProgress, lease.Lane, lease.Epoch))
-	if err != nil || !noted {
-		return err
-	}
-	// Should this transaction fail, the relay loads again, and what it commits
-	// next is not its first either.
-	if h.lease.Held && h.lease.Epoch == lease.Epoch {
-		h.progressed = true
-		l.hold(h)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ func TestNoQueryOfTheRelayReadsAWholeLog(t *testing.T) {
 	s := openTest(t, filepath.Join(t.TempDir(), "a.db"), Config{})
 	for name, query := range map[string]string{
 		"poll": pollAbove, "holes": pollHoles, "head": head, "newest checkpoint": newestCheckpoint, "event at a cursor": eventAt,
-		"progress": noteProgress, "sent": dropParkedRow, "parked rows": sideParked, "delayed rows": sideDelayed, "attempt": setAttempt,
+		"sent": dropParkedRow, "parked rows": sideParked, "delayed rows": sideDelayed, "attempt": setAttempt,
 		"dead": setDead, "dead letter": openRelayLetter, "end of a replay": endReplay, "discard by skip": discardLetter,
 		"window of rows": retainWindow, "rows to delete": retainRows, "window of checkpoints": pruneWindow, "checkpoints to delete": pruneCheckpoints,
 		"duplicate":          findEvent,

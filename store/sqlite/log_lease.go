@@ -156,8 +156,8 @@ func (l *Log) install(ctx context.Context, tx, renewals *sql.Tx, lease relay.Lea
 
 // leader is a row of t_outbox_lease; the zero value is that of a new table.
 type leader struct {
-	owner             string
-	epoch             int64
+	owner  string
+	epoch  int64
 	clean  bool
 	deaths int
 	taken  time.Time

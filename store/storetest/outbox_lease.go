@@ -15,8 +15,8 @@ func leaseCases[Tx any]() []OutboxCase[Tx] {
 		{"a renewed lease runs on and keeps its epoch", renewalKeeps[Tx]},
 		{"a leader that was silent goes on if nobody took over", silentLeader[Tx]},
 		{"after a clean end the successor starts at once and counts no death", cleanEnd[Tx]},
-		{"a leader that ends after its first checkpoint only is a death, and deaths add up", deathsCount[Tx]},
-		{"a leader that got somewhere ends the row of deaths", progressEndsDeaths[Tx]},
+		{"a leader that ends soon after it took over is a death, and deaths add up", deathsCount[Tx]},
+		{"a leader that lived long ends the row of deaths", longLifeEndsDeaths[Tx]},
 		{"every write of a leader that was overtaken is refused and leaves nothing", zombieRefused[Tx]},
 		{"a leader that has resigned may not write", resignedRefused[Tx]},
 		{"a leader that is overtaken learns it at its next renewal", overtakenLearns[Tx]},
@@ -110,14 +110,22 @@ func deathsCount[Tx any](t testing.TB, s OutboxStore[Tx]) {
 	}
 }
 
-func progressEndsDeaths[Tx any](t testing.TB, s OutboxStore[Tx]) {
+func longLifeEndsDeaths[Tx any](t testing.TB, s OutboxStore[Tx]) {
 	o := newOutbox(t, s)
 	o.dies(o.Store, "a", 1)
-	if l := o.dies(o.Standby, "b", 2); l.Deaths != 1 {
-		t.Fatalf("after one death: %d", l.Deaths)
+	o.dies(o.Standby, "b", 2)
+	if l := o.try(o.Store, "c", leaseTime); l.Deaths != 2 {
+		t.Fatalf("after two deaths: %d", l.Deaths)
 	}
-	if l := o.dies(o.Store, "c", 1); l.Deaths != 0 {
-		t.Fatalf("the leader before got somewhere, and its successor sees %d deaths", l.Deaths)
+	for range 3 * relay.LongLife {
+		o.Pass(leaseTime / 2)
+		o.try(o.Store, "c", leaseTime)
+	}
+	if l := o.dies(o.Store, "c", 0); l.Deaths != 2 {
+		t.Fatalf("a renewal changes the deaths to %d", l.Deaths)
+	}
+	if l := o.dies(o.Standby, "d", 1); l.Deaths != 1 {
+		t.Fatalf("the leader before lived long, and its successor sees %d deaths", l.Deaths)
 	}
 }
 

@@ -38,8 +38,7 @@ CREATE TABLE t_outbox_lease (
   owner      TEXT    NOT NULL,
   epoch      INTEGER NOT NULL,
   clean      INTEGER NOT NULL,                 -- 1: given back by its owner
-  progressed INTEGER NOT NULL,                 -- 1: the owner has committed more than what it had loaded
-  deaths     INTEGER NOT NULL,                 -- leaders in a row that ended with neither
+  deaths     INTEGER NOT NULL,                 -- leaders in a row that ended without giving it back, each soon after it took over
   taken_at   INTEGER NOT NULL
 ) STRICT;
 
