@@ -20,6 +20,8 @@ func closeWhileBusy(t testing.TB, h Harness) {
 	b := h.Again(t)
 	g := newGroup(t, h, "busy")
 	m := g.join(joining{broker: b})
+	ctx, cancel := context.WithTimeout(context.Background(), 3*h.Patience)
+	defer cancel()
 	var mu sync.Mutex
 	var held []settle.Message
 	var receipts []settle.Receipt
@@ -28,8 +30,8 @@ func closeWhileBusy(t testing.TB, h Harness) {
 		publishers.Go(func() {
 			for round := 0; ; round++ {
 				batch := messages(h, fmt.Sprintf("p%d-%d-", p, round), 10*p+5, 5)
-				for i, r := range b.Publish(context.Background(), batch) {
-					if errors.Is(r.Err, settle.ErrClosed) {
+				for i, r := range b.Publish(ctx, batch) {
+					if errors.Is(r.Err, settle.ErrClosed) || ctx.Err() != nil {
 						return
 					}
 					if r.Err == nil {
@@ -41,6 +43,10 @@ func closeWhileBusy(t testing.TB, h Harness) {
 			}
 		})
 	}
+	t.Cleanup(func() { // also when the case ends early
+		_ = b.Close()
+		publishers.Wait()
+	})
 	g.await("some events", func() bool { return len(g.all()) > 100 })
 	closed := make(chan error, 1)
 	go func() { closed <- b.Close() }()
@@ -72,9 +78,9 @@ func restartUnderLoad(t testing.TB, h Harness) {
 	g := newGroup(t, h, "shaken")
 	g.join(joining{name: "first"})
 	g.join(joining{name: "second"})
-	ctx, cancel := context.WithTimeout(context.Background(), 2*h.Patience)
-	defer cancel()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*h.Patience)
 	stop := make(chan struct{})
+	halt := sync.OnceFunc(func() { close(stop) })
 	sent := make([][]settle.Message, 2)
 	var publishers sync.WaitGroup
 	for p := range sent {
@@ -90,13 +96,18 @@ func restartUnderLoad(t testing.TB, h Harness) {
 					batch = append(batch, message(h, fmt.Sprintf("p%d-%d", p, i), round+1))
 				}
 				if _, err := publishUntilHeld(ctx, h.Broker, batch); err != nil {
-					t.Errorf("publish: %v", err)
+					t.Errorf("publish: %v", err) // the case waits for us, however it ends
 					return
 				}
 				sent[p] = append(sent[p], batch...)
 			}
 		})
 	}
+	t.Cleanup(func() { // also when the case ends early
+		halt()
+		cancel()
+		publishers.Wait()
+	})
 	for range 2 {
 		before := len(g.all())
 		g.await("events before the kill", func() bool { return len(g.all()) > before+100 })
@@ -105,7 +116,7 @@ func restartUnderLoad(t testing.TB, h Harness) {
 		g.await("events after the kill", func() bool { return len(g.all()) > before })
 		t.Logf("events flow %v after the broker is back", time.Since(began).Round(time.Millisecond))
 	}
-	close(stop)
+	halt()
 	publishers.Wait()
 	all := append(sent[0], sent[1]...)
 	g.await("all events", func() bool {

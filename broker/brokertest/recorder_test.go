@@ -14,6 +14,7 @@ type recorder struct {
 	mu       sync.Mutex
 	failures []string
 	skipped  string
+	ended    bool
 	cleanups []func()
 }
 
@@ -26,6 +27,9 @@ func record(t *testing.T, test func(t testing.TB)) *recorder {
 		r.cleanups = r.cleanups[:len(r.cleanups)-1]
 		r.goexit(last)
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
 	return r
 }
 
@@ -69,5 +73,8 @@ func (r *recorder) Skipf(f string, v ...any) {
 func (r *recorder) fail(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.ended {
+		panic("a case reports after it has ended: " + what)
+	}
 	r.failures = append(r.failures, what)
 }
