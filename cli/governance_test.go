@@ -125,11 +125,21 @@ func TestWhatCannotBeDoneIsSaidClearlyAndExitsAsItShould(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(notADatabase, "order.db"), []byte(strings.Repeat("not a database ", 100)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	foreign := t.TempDir()
+	if db, err := sql.Open("sqlite", filepath.Join(foreign, "diary.db")); err != nil {
+		t.Fatal(err)
+	} else if _, err := db.ExecContext(t.Context(), "CREATE TABLE page (text)"); err != nil {
+		t.Fatal(err)
+	} else if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		code int
 		says string
 		args []string
 	}{
+		{cli.ExitUnreachable, "diary.db: it holds no events of Settle; it was left as it is", []string{"dead", "list", "--dir", foreign}},
+		{cli.ExitUnreachable, "it holds no events of Settle", []string{"shop", "stock", "CD=1", "--dir", foreign}},
 		{cli.ExitFinding, "nothing is known of", []string{"trail", "o-99", "--dir", dir}},
 		{cli.ExitUsage, "takes one id", []string{"trail", "--dir", dir}},
 		{cli.ExitUsage, "there is no database (NAME.db)", []string{"trail", "o-1", "--dir", empty}},
@@ -163,6 +173,9 @@ func TestWhatCannotBeDoneIsSaidClearlyAndExitsAsItShould(t *testing.T) {
 	}
 	if files, _ := os.ReadDir(empty); len(files) > 0 {
 		t.Error("looking into an empty directory left files in it")
+	}
+	if files, _ := os.ReadDir(foreign); len(files) != 1 {
+		t.Errorf("looking at another program's database left %d files beside it", len(files)-1)
 	}
 }
 

@@ -124,11 +124,6 @@ func (a *app) shopStockCommand() *cobra.Command {
 			if len(words) == 0 {
 				return usagef("settle shop stock takes articles, for instance stock sku-7=100")
 			}
-			var from sources
-			from.dir = dir
-			if _, err := from.urls(); err != nil {
-				return err
-			}
 			var levels []shop.Level
 			for _, w := range words {
 				sku, number, ok := strings.Cut(w, "=")
@@ -138,10 +133,16 @@ func (a *app) shopStockCommand() *cobra.Command {
 				}
 				levels = append(levels, shop.Level{SKU: sku, Quantity: quantity})
 			}
+			// Looked at first: it would be made where there is none.
+			_, done, err := (&sources{dir: dir}).open(c.Context())
+			if err != nil {
+				return err
+			}
+			done()
 			if err := shop.Stock(c.Context(), dir, levels...); err != nil {
 				return unreachablef("%w", err)
 			}
-			_, err := fmt.Fprintf(a.Out, "%d articles stocked\n", len(levels))
+			_, err = fmt.Fprintf(a.Out, "%d articles stocked\n", len(levels))
 			return err
 		},
 	}

@@ -43,7 +43,7 @@ func (s *sources) open(ctx context.Context) (fed *govern.Federation, done func()
 	}
 	var list []govern.Source
 	for _, n := range named {
-		db, err := dial.Store(ctx, n.url, dial.StoreConfig{Service: n.name, Crash: s.crash})
+		db, err := dial.Store(ctx, n.url, dial.StoreConfig{Service: n.name, Existing: true, Crash: s.crash})
 		if err != nil {
 			done()
 			var wrong *dial.URLError

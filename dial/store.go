@@ -15,6 +15,9 @@ type StoreConfig struct {
 	// Service names whose database it is, in dead letters and trails. Defaults
 	// to the name of the file or database.
 	Service string
+	// Existing refuses a database that is missing or was never one of Settle's,
+	// and leaves it as it is. Defaults to false: its tables are made.
+	Existing bool
 	// Crash is called at named points by tests that kill the process there.
 	// Defaults to nil: nothing.
 	Crash func(point string)
@@ -57,7 +60,7 @@ func Store(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, erro
 	if u.Host != "" || len(u.Path) < 2 || u.Path[0] != '/' {
 		return nil, &URLError{Kind: "database", Wrong: u.Host + u.Path + u.Opaque, Reason: "there is no absolute path in", Right: databaseURLs()}
 	}
-	s, err := sqlite.Open(ctx, u.Path, sqlite.Config{Service: cfg.Service, Crash: cfg.Crash})
+	s, err := sqlite.Open(ctx, u.Path, sqlite.Config{Service: cfg.Service, Existing: cfg.Existing, Crash: cfg.Crash})
 	if err != nil {
 		return nil, err
 	}

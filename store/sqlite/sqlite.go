@@ -49,7 +49,14 @@ type Config struct {
 	// Service names the service whose file it is, in dead letters and trails.
 	// Defaults to the file's name without its extension.
 	Service string
+	// Existing refuses a file that is missing or has no tables of this package
+	// yet (ErrForeign), so that looking into a file by mistake leaves it as it
+	// is. Defaults to false: they are made.
+	Existing bool
 }
+
+// ErrForeign means that a file holds nothing of this package.
+var ErrForeign = errors.New("it holds no events of Settle; it was left as it is")
 
 // Store is one service's database file.
 type Store struct {
@@ -74,8 +81,8 @@ type Store struct {
 // belong to it and are not to be deleted while a process has it open.
 //
 // It returns an error and changes nothing when the directory is missing, the
-// file is not a database, it can't be written, or its schema is newer than
-// this program (migrate.ErrNewerSchema).
+// file is not a database, it can't be written, its schema is newer than this
+// program (migrate.ErrNewerSchema), or it is foreign (see Config.Existing).
 func Open(ctx context.Context, path string, cfg Config) (*Store, error) {
 	s, err := open(ctx, path, cfg)
 	if err != nil {
@@ -90,6 +97,9 @@ func open(ctx context.Context, path string, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	if err := inspect(path); err != nil {
+		return nil, err
+	}
+	if err := cfg.recognise(ctx, path); err != nil {
 		return nil, err
 	}
 	q, err := openQueue(path + ".lock")
@@ -118,6 +128,30 @@ func (s *Store) setUp(ctx context.Context, cfg Config) error {
 		return err
 	}
 	return s.openLeases(ctx, cfg)
+}
+
+const findSchema = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = '" + migrate.Table + "'"
+
+// recognise looks for this package's tables where they must be there already,
+// on a connection that can't write and with no file made beside a file that
+// has none.
+func (c Config) recognise(ctx context.Context, path string) error {
+	if !c.Existing {
+		return nil
+	}
+	db, err := sql.Open("sqlite", dsn(path, c, "mode=ro"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	var found int
+	if err := db.QueryRowContext(ctx, findSchema).Scan(&found); err != nil {
+		return fmt.Errorf("read tables: %w", err)
+	}
+	if found == 0 {
+		return ErrForeign
+	}
+	return nil
 }
 
 // migrate holds the writers' lock for all of it, so it uses a connection that

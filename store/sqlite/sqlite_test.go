@@ -239,3 +239,35 @@ func TestCloseDoesNotWaitForTheWriterOfAnotherProcess(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAForeignFileIsLeftAsItIsWhereTheTablesMustExistAlready(t *testing.T) {
+	dir := t.TempDir()
+	foreign, own := filepath.Join(dir, "foreign.db"), filepath.Join(dir, "own.db")
+	db, err := sql.Open("sqlite", foreign)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), "CREATE TABLE precious (a)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := os.ReadFile(foreign)
+	for _, path := range []string{foreign, filepath.Join(dir, "missing.db")} {
+		if s, err := Open(t.Context(), path, Config{Existing: true}); err == nil {
+			_ = s.Close()
+			t.Errorf("opens %s", path)
+		} else if path == foreign && !errors.Is(err, ErrForeign) {
+			t.Errorf("says %v, want ErrForeign", err)
+		}
+	}
+	if after, _ := os.ReadFile(foreign); string(after) != string(before) {
+		t.Error("the foreign file was changed")
+	}
+	if files, _ := os.ReadDir(dir); len(files) != 1 {
+		t.Errorf("there are %d files now", len(files))
+	}
+	openTest(t, own, Config{})
+	openTest(t, own, Config{Existing: true})
+}
