@@ -30,6 +30,11 @@ func (l *ledger) set(change func()) {
 	change()
 }
 
+func (l *ledger) count() (n int) {
+	l.set(func() { n = l.claims })
+	return n
+}
+
 func (l *ledger) Claim(_ context.Context, topic string, n int) ([]settle.Claim, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,6 +126,8 @@ func TestAReaderRunsForEachClaimAndStopsWhenItIsLost(t *testing.T) {
 		want(t, r, "1/1 2/4 ")
 		time.Sleep(10 * lease)
 		want(t, r, "1/1 2/4 ")
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		if r.starts != 3 {
 			t.Errorf("%d readers were started for 3 claims", r.starts)
 		}
@@ -152,9 +159,9 @@ func TestAFencedReaderIsClaimedAgainWithoutSpinning(t *testing.T) {
 		r.result = settle.ErrFenced
 		r.mu.Unlock()
 		l.set(func() { l.owned = map[int]int64{0: 2} })
-		before := l.claims
+		before := l.count()
 		time.Sleep(lease)
-		if n := l.claims - before; n > 100 {
+		if n := l.count() - before; n > 100 {
 			t.Errorf("%d claims within one lease", n)
 		}
 		r.mu.Lock()
