@@ -16,6 +16,7 @@ type outboxTable struct {
 	byEvent map[string]*outboxRow
 	open    []*outboxTx
 	txs     int
+	commits int
 	pool    []int64
 	locks   map[string]*keyLock
 	crashes int
@@ -44,8 +45,9 @@ type outboxRow struct {
 	// their key does not wait.
 	passed bool
 	// done rows are settled without being sent: skipped or discarded.
-	done bool
-	sent int // copies in the broker's log
+	done   bool
+	sent   int // copies in the broker's log
+	commit int // its place among asynchronous commits
 }
 
 type outboxTx struct {
@@ -164,9 +166,17 @@ func (t *outboxTable) commit(tx *outboxTx) {
 		t.flush()
 		return
 	}
+	t.commits++
+	upTo := t.commits
+	for _, r := range tx.rows {
+		r.commit = upTo
+	}
+	// The log reaches the disk in the order of commits.
 	t.w.After(t.w.between(5*time.Millisecond, 600*time.Millisecond), func() {
-		for _, r := range tx.rows {
-			r.durable = r.durable || r.state == rowVisible
+		for _, r := range t.rows {
+			if r != nil && r.state == rowVisible && r.commit <= upTo {
+				r.durable = true
+			}
 		}
 	})
 }

@@ -48,8 +48,8 @@ type window struct{ from, to time.Duration }
 // Limits of a run.
 const (
 	faultTime = 6 * time.Second
-	calmTime  = 120 * time.Second
-	maxSteps  = 400_000
+	calmTime  = 600 * time.Second
+	maxSteps  = 2_000_000
 )
 
 // Violation is a broken promise.
