@@ -135,7 +135,7 @@ func TestADemoFindsOrdersThatWereAcknowledgedBeforeTheyWereDurable(t *testing.T)
 	if out, err := exec.Command("go", "build", "-overlay", overlay, "-o", binary, "../cmd/settle").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	cmd := exec.Command(binary, "demo", "--orders", "400", "--faults", "order-kill", "--seed", "1")
+	cmd := exec.Command(binary, "demo", "--orders", "400", "--faults", "order-kill", "--seed", "1", "--timeout", "1m")
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
 	out, _ := cmd.CombinedOutput()
 	if got := cmd.ProcessState.ExitCode(); got != cli.ExitFinding || !bytes.Contains(out, []byte("H1 is violated")) {
