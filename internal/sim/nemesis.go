@@ -20,7 +20,7 @@ func (w *World) planNemesis() {
 	often(w.BrokerStops, 2, w.cutBroker)
 	often(w.TopicBreaks, 3, w.breakTopic)
 	often(w.SlowTopic, 3, w.slowTopic)
-	often(w.DatabaseCrashes, 4, w.crashDatabase)
+	often(w.DatabaseCrashes, 6, w.crashDatabase)
 	often(w.ClockJumps, 4, w.jumpClock)
 	often(w.Foreign > 0, 3, func() { w.broker.foreign(w.broker.topics[w.IntN(len(w.broker.topics))]) })
 	often(true, 3, w.reassign)

@@ -172,7 +172,7 @@ func (t *outboxTable) commit(tx *outboxTx) {
 		r.commit = upTo
 	}
 	// The log reaches the disk in the order of commits.
-	t.w.After(t.w.between(5*time.Millisecond, 600*time.Millisecond), func() {
+	t.w.After(t.w.between(50*time.Millisecond, time.Second), func() {
 		for _, r := range t.rows {
 			if r != nil && r.state == rowVisible && r.commit <= upTo {
 				r.durable = true

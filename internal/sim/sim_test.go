@@ -30,7 +30,7 @@ func TestSimulation(t *testing.T) {
 	failed, probes, simulated := runSeeds(*seed, *seeds)
 	took := time.Since(began)
 	for _, r := range failed {
-		report(t, r.Seed)
+		report(t, r)
 	}
 	t.Logf("%d seeds, %.0f/s, %v simulated", *seeds, float64(*seeds)/took.Seconds(), simulated.Round(time.Minute))
 	if *seeds < 1000 || t.Failed() {
@@ -74,9 +74,14 @@ func runSeeds(first uint64, n int) (failed []sim.Result, probes sim.Probes, simu
 	return failed, probes, simulated
 }
 
-// report runs a failed seed again, with its history.
-func report(t *testing.T, seed uint64) {
-	r := sim.Run(seed, true)
+// report runs a failed seed again, with its history, unless no line is wanted.
+func report(t *testing.T, r sim.Result) {
+	seed := r.Seed
+	if *lines == 0 {
+		t.Errorf("seed %d: %v", seed, r.Violation)
+		return
+	}
+	r = sim.Run(seed, true)
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %v\n\noptions:%v\n\n", seed, r.Violation, r.Swarm)
 	if err := r.History.Write(&b, *lines); err != nil {

@@ -135,6 +135,9 @@ func newSwarm(d dice) Swarm {
 	if s.Counted {
 		s.Delayed = 0
 	}
+	if s.Async > 0 {
+		s.DatabaseCrashes = d.chance(0.7)
+	}
 	if d.chance(0.1) { // many events of few keys
 		s.Keys, s.Transactions, s.LongHold = d.from(1, 2), d.from(80, 160), 0
 	}

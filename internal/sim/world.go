@@ -48,7 +48,7 @@ type window struct{ from, to time.Duration }
 // Limits of a run.
 const (
 	faultTime = 6 * time.Second
-	calmTime  = 600 * time.Second
+	calmTime  = 60 * time.Second // and as much again for every 20 transactions
 	maxSteps  = 2_000_000
 )
 
@@ -127,8 +127,8 @@ func (w *World) run() {
 			w.newGeneration()
 			return
 		}
-		if w.Since() > faultTime+calmTime {
-			w.fail("liveness", "not settled %v after the last fault: %s", calmTime, w.check.unsettled())
+		if calm := calmTime * time.Duration(1+w.Transactions/20); w.Since() > faultTime+calm {
+			w.fail("liveness", "not settled %v after the last fault: %s", calm, w.check.unsettled())
 		}
 	}
 	w.fail("liveness", "nothing happens any more: %s", w.check.unsettled())
