@@ -1,12 +1,6 @@
 package sim
 
-import (
-	"fmt"
-	"strings"
-)
+import "reflect"
 
 // named returns the name of a command's or input's type, without its package.
-func named(v any) string {
-	name := fmt.Sprintf("%T", v)
-	return name[strings.LastIndexByte(name, '.')+1:]
-}
+func named(v any) string { return reflect.TypeOf(v).Name() }

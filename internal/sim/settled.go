@@ -14,21 +14,27 @@ func (c *checker) settledBy() bool {
 		return false
 	}
 	c.looked = c.w.Since() + 100*time.Millisecond
-	return c.unsettled() == ""
+	open := false
+	c.eachUnsettled(func(string, ...any) { open = true })
+	return !open
 }
 
 // unsettled names what is not settled yet, or is empty.
 func (c *checker) unsettled() string {
 	var open []string
 	say := func(format string, args ...any) { open = append(open, fmt.Sprintf(format, args...)) }
-	c.relayUnsettled(say)
-	for _, x := range c.w.inboxes {
-		c.groupUnsettled(x, say)
-	}
+	c.eachUnsettled(say)
 	if len(open) > 12 {
 		open = append(open[:12], fmt.Sprintf("and %d more", len(open)-12))
 	}
 	return strings.Join(open, "; ")
+}
+
+func (c *checker) eachUnsettled(say func(string, ...any)) {
+	c.relayUnsettled(say)
+	for _, x := range c.w.inboxes {
+		c.groupUnsettled(x, say)
+	}
 }
 
 func (c *checker) relayUnsettled(say func(string, ...any)) {
