@@ -170,7 +170,7 @@ func (c *chaos) heal() {
 func TestUnderChaosNothingIsLostAndKeysKeepTheirOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := Config{
-			BatchRows: rapid.IntRange(1, 8).Draw(rt, "batch"), HoleAge: 10 * time.Second,
+			BatchRows: rapid.IntRange(1, 8).Draw(rt, "batch"), HoleAge: 10 * time.Second, MaxIdle: time.Second,
 			Retry: settle.Backoff{Base: 10 * time.Millisecond, Max: time.Second, Attempts: 1000},
 			// A process is killed far more often here than events kill it.
 			CrashAttempts: 1000,
