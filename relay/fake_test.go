@@ -392,11 +392,3 @@ func (s *fakeStore) Controls(context.Context) (Controls, error) {
 	c.Parked = s.parkedKeys()
 	return c, s.fails[askControls]
 }
-
-// control changes what people ordered.
-func (s *fakeStore) control(change func(*Controls)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	change(&s.controls)
-	s.controls.Version++
-}

@@ -161,3 +161,11 @@ func refuseTopic(scope settle.Scope, topic string) func(settle.Message) error {
 		return nil
 	}
 }
+
+// control changes what people ordered.
+func (s *fakeStore) control(change func(*Controls)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.controls)
+	s.controls.Version++
+}
