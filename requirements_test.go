@@ -45,6 +45,34 @@ func TestEveryRequirementHasAProofOrSaysThatItIsNotBuilt(t *testing.T) {
 	}
 }
 
+func TestEveryTestNamedAmongTheFieldFailuresExists(t *testing.T) {
+	page, err := os.ReadFile("docs/field-failures.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := testFunctions(t)
+	rows := 0
+	for line := range strings.Lines(string(page)) {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| kind") {
+			continue
+		}
+		rows++
+		names := proofTest.FindAllStringSubmatch(line, -1)
+		if len(names) == 0 {
+			t.Errorf("no test is named: %s", line)
+		}
+		for _, name := range names {
+			pkg, test, _ := strings.Cut(name[1], ".")
+			if !have[pkg][test] {
+				t.Errorf("package %q has no %q: %s", pkg, test, line)
+			}
+		}
+	}
+	if rows == 0 {
+		t.Error("the page has no rows")
+	}
+}
+
 func TestARequirementWithAMissingProofIsNoticed(t *testing.T) {
 	have := map[string]map[string]bool{"relay": {"TestA": true}}
 	for _, p := range []proof{
