@@ -37,7 +37,7 @@ func Main(ctx context.Context, args []string, s Streams, h Hooks) int {
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err != nil && err.Error() != "" {
-		_, _ = fmt.Fprintf(s.Err, "settle: %v\n", err)
+		_, _ = fmt.Fprintf(s.Err, "settle: %s\n", legibleLines(err.Error(), ""))
 	}
 	return exitCode(err)
 }
@@ -54,7 +54,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%v; %s", err, flagHint(c))
 	})
-	root.AddCommand(a.demoCommand(), a.roleCommand(), a.shopCommand(), a.trailCommand(), a.deadCommand(), a.pauseCommand(), a.resumeCommand(), a.skipCommand(), a.benchCommand(), a.configCommand(), a.versionCommand())
+	root.AddCommand(a.demoCommand(), a.roleCommand(), a.shopCommand(), a.loadCommand(), a.trailCommand(), a.deadCommand(), a.pauseCommand(), a.resumeCommand(), a.skipCommand(), a.benchCommand(), a.configCommand(), a.versionCommand())
 	return root
 }
 
