@@ -11,7 +11,10 @@ import (
 	"github.com/settlemq/settle/internal/lossydisk"
 )
 
-func mount(t *testing.T) (*lossydisk.Disk, string) {
+// mount returns a disk, where it is mounted, and the folder behind it. The
+// process of a disk must not map its files: a page fault that only the process
+// itself can serve stops it for good.
+func mount(t *testing.T) (d *lossydisk.Disk, at, behind string) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		if os.Getenv("CI") != "" {
@@ -19,13 +22,13 @@ func mount(t *testing.T) (*lossydisk.Disk, string) {
 		}
 		t.Skip("SKIPPED: mounting a file system needs root")
 	}
-	at := t.TempDir()
-	d, err := lossydisk.Mount(t.TempDir(), at)
+	at, behind = t.TempDir(), t.TempDir()
+	d, err := lossydisk.Mount(behind, at)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = d.Close() })
-	return d, at
+	return d, at, behind
 }
 
 func write(t *testing.T, path, text string, flags int, sync bool) {
@@ -48,7 +51,7 @@ func write(t *testing.T, path, text string, flags int, sync bool) {
 }
 
 func TestACutLosesWhatWasNotSyncedAndKeepsWhatWas(t *testing.T) {
-	d, at := mount(t)
+	d, at, _ := mount(t)
 	path := filepath.Join(at, "log")
 	write(t, path, "synced.", 0, true)
 	write(t, path, "lost", os.O_APPEND, false)
@@ -76,7 +79,7 @@ func TestACutLosesWhatWasNotSyncedAndKeepsWhatWas(t *testing.T) {
 }
 
 func TestASecondCutAfterASyncLosesNothing(t *testing.T) {
-	d, at := mount(t)
+	d, at, _ := mount(t)
 	path := filepath.Join(at, "log")
 	want := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
 	write(t, path, string(want), 0, true)
