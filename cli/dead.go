@@ -86,7 +86,7 @@ func printDead(w io.Writer, letters []govern.DeadLetter) error {
 	}
 	for _, d := range letters {
 		if _, err := fmt.Fprintf(w, "%-14s %-9s %-18s %-20s key %-14s %2d attempts, %d behind, since %s: %s\n",
-			letterID(d), d.State, d.Class, d.EventType, d.Key, d.Attempts, d.Behind, d.OpenedAt.UTC().Format(time.DateTime), d.Reason); err != nil {
+			letterID(d), d.State, d.Class, legible(d.EventType), legible(d.Key), d.Attempts, d.Behind, d.OpenedAt.UTC().Format(time.DateTime), legible(d.Reason)); err != nil {
 			return err
 		}
 	}
@@ -140,7 +140,7 @@ func printLetter(w io.Writer, d govern.DeadLetter) error {
 		body = d.Raw
 	}
 	_, err := fmt.Fprintf(w, "dead letter  %s  %s\nevent        %s  %s\nkey          %s  (biz key %s, trace %s)\nclass        %s after %d attempts\nreason       %s\nfound at     %s[%d]@%d\nbehind it    %d events of the same key\nopened       %s, due %s\npayload      %q\n",
-		letterID(d), d.State, d.EventType, d.EventID, d.Key, d.BizKey, d.TraceID, d.Class, d.Attempts, d.Reason,
+		letterID(d), d.State, legible(d.EventType), legible(d.EventID), legible(d.Key), legible(d.BizKey), legible(d.TraceID), d.Class, d.Attempts, legibleLines(d.Reason, "             "),
 		d.Topic, d.Partition, d.Offset, d.Behind, d.OpenedAt.UTC().Format(time.RFC3339), d.DueAt.UTC().Format(time.RFC3339), body)
 	return err
 }
@@ -248,7 +248,7 @@ func (a *app) report(verb string, outcomes []letterOutcome, asJSON bool) error {
 		}
 	} else {
 		for _, o := range outcomes {
-			if _, err := fmt.Fprintf(a.Out, "%-14s %s %s\n", o.Letter, o.Result, o.Why); err != nil {
+			if _, err := fmt.Fprintf(a.Out, "%-14s %s %s\n", o.Letter, o.Result, legible(o.Why)); err != nil {
 				return err
 			}
 		}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/cli"
@@ -40,6 +42,34 @@ func deadShop(t *testing.T, n int) (dir string) {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+func TestWhatATerminalWouldObeyIsShownAsAnEscape(t *testing.T) {
+	dir := t.TempDir()
+	db, err := sqlite.Open(t.Context(), filepath.Join(dir, "inventory.db"), sqlite.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	evil := "\x1b]0;owned\a\u009b31m\u202e"
+	e := &settle.Event{ID: "e" + evil, Type: "t" + evil, AggregateID: "o" + evil, BizKey: "b" + evil, TraceID: "t-1", Payload: []byte(`"` + evil + `"`)}
+	record := settle.Record{Position: 1, Event: e, Raw: settle.AppendEnvelope(nil, e), Key: e.AggregateID, At: settle.Coordinates{Topic: "orders", Offset: 1}}
+	work := settle.Work{Group: "inventory", Items: []settle.Item{{Record: record, Intent: settle.IntentDie, Attempt: 1, Class: settle.ClassHandler, Cause: "first line" + evil + "\nsecond line " + evil + strings.Repeat("x", 2000)}}}
+	_, err = db.Inbox().Apply(t.Context(), work, func(context.Context, *sql.Tx, int) error { return nil })
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"dead", "list"}, {"dead", "show", "inventory:1"}, {"trail", "t-1"}, {"trail", "nothing" + evil}, {"dead", "show", "inventory:1" + evil}} {
+		_, out, errs := run(t, append(args, "--dir", dir)...)
+		if bad := strings.ContainsAny(out+errs, "\x1b\a\u009b\u202e") || !utf8.ValidString(out+errs); bad || !strings.Contains(out+errs, `\x1b]0;owned\a`) {
+			t.Errorf("settle %v prints\n%q", args, out+errs)
+		}
+		if args[1] == "list" && (strings.Count(out, "\n") != 1 || strings.Contains(out, "second line")) {
+			t.Errorf("a letter takes more than one line:\n%s", out)
+		}
+		if args[1] == "inventory:1" && !strings.Contains(out, "second line") {
+			t.Errorf("show leaves part of the reason out:\n%s", out)
+		}
+	}
 }
 
 func must(t *testing.T, want int, args ...string) (out string) {

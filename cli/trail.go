@@ -50,12 +50,12 @@ func printTrail(w io.Writer, j govern.Journey) error {
 	last := ""
 	for _, s := range j.Steps {
 		if s.EventID != last {
-			if _, err := fmt.Fprintf(w, "%s  %s  key %s\n", s.EventType, s.EventID, s.Key); err != nil {
+			if _, err := fmt.Fprintf(w, "%s  %s  key %s\n", legible(s.EventType), legible(s.EventID), legible(s.Key)); err != nil {
 				return err
 			}
 			last = s.EventID
 		}
-		if _, err := fmt.Fprintf(w, "  %s  %-10s %-22s %s\n", s.At.UTC().Format("15:04:05.000"), s.Stage, where(s), note(s)); err != nil {
+		if _, err := fmt.Fprintf(w, "  %s  %-10s %-22s %s\n", s.At.UTC().Format("15:04:05.000"), s.Stage, legible(where(s)), note(s)); err != nil {
 			return err
 		}
 	}
@@ -86,10 +86,10 @@ func note(s govern.Step) string {
 		parts = append(parts, "next "+s.NextAt.UTC().Format("15:04:05"))
 	}
 	if s.By != "" {
-		parts = append(parts, "by "+s.By)
+		parts = append(parts, "by "+legible(s.By))
 	}
 	if s.Note != "" {
-		parts = append(parts, s.Note)
+		parts = append(parts, legible(s.Note))
 	}
 	return strings.Join(parts, ", ")
 }
