@@ -23,7 +23,7 @@ type Figure struct {
 	Ratio   float64 `json:"ratio,omitempty"`
 	// Goal is the ratio, or for end to end the rate, that is aimed at.
 	Goal float64 `json:"goal,omitempty"`
-	// HeapMB is the live heap after the run, where memory is the question.
+	// HeapMB is the highest live heap of the run, the broker's included.
 	HeapMB float64 `json:"heap_mb,omitempty"`
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"github.com/settlemq/settle/broker/nats"
@@ -162,12 +161,4 @@ func (b *bench) endToEnd(ctx context.Context) error {
 	f := b.report.add("Settle, append to effect", b.cfg.Events, took)
 	f.HeapMB, f.Goal = heap, 12_000
 	return nil
-}
-
-// heapMB returns the live heap after a collection.
-func heapMB() float64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return float64(m.HeapAlloc) / (1 << 20)
 }

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nuid"
+
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/broker/nats"
 	"github.com/settlemq/settle/consumer"
@@ -137,9 +139,9 @@ func (d database) consumeAll(ctx context.Context, sub settle.Subscriber, events 
 
 // EndToEnd appends events, 100 per commit, while a relay and a consumer with
 // another database run beside it, and returns the time until the last effect
-// is committed and the live heap in MB.
+// is committed and the highest live heap in MB.
 func EndToEnd(ctx context.Context, dir, url string, events int) (time.Duration, float64, error) {
-	const topic = "bench_end_to_end"
+	topic := "bench_" + nuid.Next() // what another run has left in a topic would be counted
 	producer, err := open(ctx, filepath.Join(dir, "producer.db"), topic)
 	if err != nil {
 		return 0, 0, err
@@ -158,12 +160,15 @@ func EndToEnd(ctx context.Context, dir, url string, events int) (time.Duration, 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	failed := make(chan error, 2)
+	done, heap := make(chan struct{}), make(chan float64, 1)
+	go func() { heap <- watchHeap(done) }()
 	began := time.Now()
 	go func() { failed <- relay.New(producer.Log(), broker, relay.Config{Name: "bench"}).Run(ctx) }()
 	go func() { failed <- producer.fill(ctx, events, 100) }()
 	_, err = effects.consumeAll(ctx, broker, events)
 	took := time.Since(began)
-	heap := heapMB()
+	close(done)
+	highest := <-heap
 	stop()
-	return took, heap, errors.Join(err, <-failed, <-failed)
+	return took, highest, errors.Join(err, <-failed, <-failed)
 }
