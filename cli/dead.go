@@ -66,6 +66,7 @@ func (a *app) deadListCommand() *cobra.Command {
 			if err != nil {
 				return unreachablef("list dead letters: %w", err)
 			}
+			a.tellLimit(letters, f.Limit)
 			if asJSON {
 				return printJSON(a.Out, letters)
 			}
@@ -77,6 +78,16 @@ func (a *app) deadListCommand() *cobra.Command {
 	c.Flags().StringVar(&which.state, "state", govern.StateOpen, "OPEN, REPLAYING, REPLAYED, DISCARDED or any")
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON array")
 	return c
+}
+
+// tellLimit names the services that may have more letters than were asked for.
+func (a *app) tellLimit(letters []govern.DeadLetter, limit int) {
+	found := map[string]int{}
+	for _, d := range letters {
+		if found[d.Service]++; found[d.Service] == limit {
+			_, _ = fmt.Fprintf(a.Err, "only the first %d of %s are taken; --limit takes more\n", limit, d.Service)
+		}
+	}
 }
 
 func printDead(w io.Writer, letters []govern.DeadLetter) error {
@@ -209,6 +220,7 @@ func (b bulk) run(ctx context.Context, a *app, fed *govern.Federation, words []s
 		for _, d := range letters {
 			chosen[d.Service] = append(chosen[d.Service], d.ID)
 		}
+		a.tellLimit(letters, f.Limit)
 		if !b.yes {
 			_, _ = fmt.Fprintf(a.Err, "%d open dead letters are selected; say --yes to %s them\n", len(letters), b.verb)
 			if len(letters) == 0 {

@@ -60,7 +60,7 @@ happened. 2: wrong usage. 3: not everything settled in time.`,
 	f.BoolVar(&d.skipBad, "skip-bad", false, "pass over bad rows of the input and count them")
 	f.StringVar(&d.faults, "faults", "all", "all, none, or names with commas between: see the error for a wrong one")
 	f.Uint64Var(&d.seed, "seed", 0, "decides which fault hits what and when (default: by chance, printed)")
-	f.StringVar(&d.dir, "dir", "", "an empty directory for databases, broker and logs, kept afterwards (default: a temporary one, removed)")
+	f.StringVar(&d.dir, "dir", "", "an empty directory for databases, broker and logs, kept afterwards (default: a temporary one, removed if the proof holds)")
 	f.BoolVar(&d.keep, "keep", false, "keep the directory and print how to look around in it")
 	f.DurationVar(&d.timeout, "timeout", 10*time.Minute, "how long everything may take until it has settled")
 	f.BoolVar(&d.asJSON, "json", false, "print the proof as one JSON object; everything else goes to stderr")
@@ -82,22 +82,26 @@ func (d *demo) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer remove()
 	report, err := d.drill(ctx, dir, orders)
 	d.screen.end()
 	switch {
 	case ctx.Err() != nil:
+		remove()
 		return unreachablef("interrupted; all processes have ended")
 	case report == nil:
-		return unreachablef("%w", err)
+		return unreachablef("%w; databases and logs are kept in %s", err, dir)
 	}
+	end := d.verdict(report, err)
 	if perr := d.print(report); perr != nil {
-		return perr
+		end = perr
 	}
-	if d.keep || d.dir != "" {
+	// What did not hold is there to be looked at.
+	if d.keep || d.dir != "" || end != nil {
 		d.showAround(dir)
+		return end
 	}
-	return d.verdict(report, err)
+	remove()
+	return nil
 }
 
 // verdict turns what a drill found into the command's end.

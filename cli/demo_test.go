@@ -1,11 +1,13 @@
 package cli_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -338,6 +340,71 @@ func TestTheTrailOfARepairedOrderShowsCauseRepairAndEffect(t *testing.T) {
 	effect := slices.ContainsFunc(journey.Steps[max(replay, 0):], func(s struct{ Stage, Note, By string }) bool { return s.Stage == "applied" })
 	if !effect {
 		t.Errorf("no effect after the repair: %s", out)
+	}
+}
+
+func TestATemporaryDirectoryIsKeptWhenTheProofDoesNotHold(t *testing.T) {
+	cmd := program(t, "demo", "--orders", "2000", "--faults", "none", "--timeout", "300ms")
+	tmp := t.TempDir()
+	cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
+	out, _ := cmd.CombinedOutput()
+	left, _ := filepath.Glob(filepath.Join(tmp, "settle-demo-*", "logs", "*.log"))
+	if cmd.ProcessState.ExitCode() != cli.ExitUnreachable || len(left) == 0 || !strings.Contains(string(out), tmp) || !strings.Contains(string(out), "kept in") {
+		t.Errorf("exit %d, left %v\n%s", cmd.ProcessState.ExitCode(), left, out)
+	}
+}
+
+func TestAShopSaysThatDeadLettersWaitForAPerson(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "settle.yml"), []byte("consumer: {retry: {base: 10ms, attempts: 1}}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := program(t, "shop", "--dir", dir, "--listen", "127.0.0.1:0")
+	said, err := cmd.StderrPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ordered := false
+	lines := bufio.NewScanner(said)
+	for lines.Scan() {
+		line := lines.Text()
+		if entry, open := strings.CutPrefix(line, "the shop is open: "); open {
+			entry, _, _ = strings.Cut(entry, " ")
+			order(t, entry)
+			ordered = true
+		}
+		if strings.Contains(line, "dead letters wait for a person: settle dead list --dir "+dir) {
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+			break
+		}
+	}
+	for lines.Scan() { // until it has ended
+	}
+	if err := cmd.Wait(); err != nil || !ordered || lines.Err() != nil {
+		t.Errorf("ends with %v, %v", err, lines.Err())
+	}
+}
+
+// order places one for an article that nobody stocks.
+func order(t *testing.T, entry string) {
+	t.Helper()
+	body := `{"customerId":"c-1","amount":"1.00","items":[{"sku":"CD-NEW","quantity":1}]}`
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, entry, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", "k-1")
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode >= 300 {
+		t.Fatalf("the order is answered %s", answer.Status)
 	}
 }
 

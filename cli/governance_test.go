@@ -72,6 +72,19 @@ func TestWhatATerminalWouldObeyIsShownAsAnEscape(t *testing.T) {
 	}
 }
 
+func TestALimitThatLeavesLettersOutSaysSo(t *testing.T) {
+	dir := deadShop(t, 3)
+	for _, args := range [][]string{{"dead", "list"}, {"dead", "list", "--json"}, {"dead", "replay", "--yes"}} {
+		args = append(args, "--dir", dir)
+		if out := must(t, cli.ExitOK, append(args, "--limit", "2")...); !strings.Contains(out, "only the first 2 of inventory are taken") {
+			t.Errorf("settle %v prints\n%s", args, out)
+		}
+		if out := must(t, cli.ExitOK, args...); strings.Contains(out, "only the first") {
+			t.Errorf("settle %v prints\n%s", args, out)
+		}
+	}
+}
+
 func must(t *testing.T, want int, args ...string) (out string) {
 	t.Helper()
 	code, out, errs := run(t, args...)
@@ -190,6 +203,8 @@ func TestWhatCannotBeDoneIsSaidClearlyAndExitsAsItShould(t *testing.T) {
 		{cli.ExitFinding, "has no unsent event", []string{"skip", "inventory", "e-1", "--reason", "x", "--dir", dir}},
 		{cli.ExitUsage, "needs --dir", []string{"shop"}},
 		{cli.ExitUsage, "is not HOST:PORT", []string{"shop", "--dir", dir, "--listen", "8080"}},
+		{cli.ExitUsage, `there is no port "99999"`, []string{"shop", "--dir", dir, "--listen", "127.0.0.1:99999"}},
+		{cli.ExitUsage, `"all" stands alone`, []string{"demo", "--faults", "relay-kill,all"}},
 		{cli.ExitUsage, "is not SKU=QUANTITY", []string{"shop", "stock", "CD=-1", "--dir", dir}},
 		{cli.ExitUsage, "--events is 5", []string{"bench", "embedded", "--events", "5"}},
 	} {

@@ -17,6 +17,7 @@ import (
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/consumer"
 	"github.com/settlemq/settle/examples/shop"
+	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/relay"
 )
 
@@ -50,8 +51,12 @@ func (a *app) shopCommand() *cobra.Command {
 			listen = file.Listen
 		}
 		if listen != "" {
-			if _, _, err := net.SplitHostPort(listen); err != nil {
+			_, port, err := net.SplitHostPort(listen)
+			if err != nil {
 				return usagef("--listen %q is not HOST:PORT", listen)
+			}
+			if _, err := net.LookupPort("tcp", port); err != nil {
+				return usagef("--listen %q is not HOST:PORT: there is no port %q", listen, port)
 			}
 		}
 		return a.runShop(c.Context(), dir, listen, file)
@@ -92,7 +97,7 @@ func (a *app) runShop(ctx context.Context, dir, listen string, file Config) erro
 
 // watchShop says how many orders have not settled, whenever that changes.
 func (a *app) watchShop(ctx context.Context, dir string) {
-	last := -1
+	last := ""
 	for tick := time.NewTicker(time.Second); ; {
 		select {
 		case <-ctx.Done():
@@ -101,16 +106,48 @@ func (a *app) watchShop(ctx context.Context, dir string) {
 		case <-tick.C:
 		}
 		open, err := shop.Unsettled(ctx, dir)
-		if err != nil || len(open) == last {
+		if err != nil {
 			continue // the services may still be making their tables
 		}
-		last = len(open)
-		line := "every order has settled"
-		if last > 0 {
-			line = fmt.Sprintf("%d orders have not settled; the oldest waits for %s: %s", last, open[0].Age.Round(time.Second), open[0].Cause)
+		dead, err := openLetters(ctx, dir)
+		if err != nil {
+			continue
 		}
-		_, _ = fmt.Fprintln(a.Err, line)
+		// The age and the cause change all the time; they are no news.
+		if now := fmt.Sprint(len(open), dead); now != last {
+			last = now
+			_, _ = fmt.Fprintln(a.Err, standing(open, dead, dir))
+		}
 	}
+}
+
+// standing says what has not settled, and what waits for a person.
+func standing(open []shop.UnsettledOrder, dead int, dir string) string {
+	line := "every order has settled"
+	if dead > 0 {
+		line = fmt.Sprintf("%d dead letters wait for a person: settle dead list --dir %s", dead, shellWords([]string{dir}))
+	}
+	if len(open) > 0 {
+		first := open[0]
+		waiting := fmt.Sprintf("%d orders have not settled; the oldest waits for %s: %s", len(open), first.Age.Round(time.Second), legible(first.Cause))
+		if dead > 0 {
+			return waiting + "; " + line
+		}
+		return waiting
+	}
+	return line
+}
+
+// openLetters counts the dead letters that nobody has dealt with, up to 1,000
+// of each service.
+func openLetters(ctx context.Context, dir string) (int, error) {
+	fed, done, err := (&sources{dir: dir}).open(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	letters, err := fed.DeadLetters(ctx, govern.Filter{Limit: 1000})
+	return len(letters), err
 }
 
 func (a *app) shopStockCommand() *cobra.Command {

@@ -40,6 +40,9 @@ func ParseFaults(s string) ([]string, error) {
 	asked := map[string]bool{}
 	for name := range strings.SplitSeq(s, ",") {
 		name = strings.TrimSpace(name)
+		if name == "all" || name == "none" {
+			return nil, fmt.Errorf("fault %q stands alone; else name some of %s", name, strings.Join(FaultNames(), ", "))
+		}
 		if !slices.Contains(FaultNames(), name) {
 			return nil, fmt.Errorf("unknown fault %q; the faults are all, none, or some of %s", name, strings.Join(FaultNames(), ", "))
 		}

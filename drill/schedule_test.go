@@ -54,7 +54,7 @@ func TestFaultsAreNamedAllNoneOrOneByOne(t *testing.T) {
 			t.Errorf("%q: %v, %v", c.text, got, err)
 		}
 	}
-	for _, text := range []string{"relay-kil", "", "all,none", "relay-kill,"} {
+	for _, text := range []string{"relay-kil", "", "all,none", "relay-kill,all", "relay-kill,"} {
 		_, err := drill.ParseFaults(text)
 		if err == nil || !strings.Contains(err.Error(), "broker-stop, broker-cut") {
 			t.Errorf("%q: %v", text, err)
