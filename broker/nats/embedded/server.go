@@ -47,13 +47,17 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Server is a running server.
+// Server is a running server. Safe for concurrent use.
 type Server struct {
-	server *server.Server
-	token  string
+	cfg    Config
 	lock   *os.File
+	broken chan struct{} // holds a token once a write has failed
 	once   sync.Once
 	err    error
+
+	mu     sync.Mutex
+	server *server.Server
+	closed bool
 }
 
 // Start recovers what is in cfg.Dir and serves it. It blocks until clients
@@ -77,24 +81,30 @@ func Start(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start broker: %w", err)
 	}
-	s := &Server{token: cfg.Token, lock: lock}
-	if err := s.start(cfg); err != nil {
+	s := &Server{cfg: cfg, lock: lock, broken: make(chan struct{}, 1)}
+	if err := s.start(); err != nil {
 		_ = s.Close()
 		return nil, fmt.Errorf("start broker in %s: %w", cfg.Dir, err)
 	}
 	return s, nil
 }
 
-func (s *Server) start(cfg Config) error {
-	running, err := server.NewServer(options(cfg))
+func (s *Server) start() error {
+	running, err := server.NewServer(options(s.cfg))
 	if err != nil {
 		return err
 	}
+	s.mu.Lock()
+	closed := s.closed
 	s.server = running
+	s.mu.Unlock()
+	if closed {
+		return errors.New("the server was closed")
+	}
 	fatal := make(chan string, 1)
-	running.SetLoggerV2(&logger{log: cfg.Log, fatal: fatal}, false, false, false)
+	running.SetLoggerV2(&logger{log: s.cfg.Log, fatal: fatal, broken: s.broken}, false, false, false)
 	go running.Start() // returns by itself; Close waits for the shutdown
-	deadline := time.Now().Add(cfg.StartTimeout)
+	deadline := time.Now().Add(s.cfg.StartTimeout)
 	for !running.ReadyForConnections(20 * time.Millisecond) {
 		select {
 		case why := <-fatal:
@@ -102,13 +112,22 @@ func (s *Server) start(cfg Config) error {
 		default:
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("not ready after %s", cfg.StartTimeout)
+			return fmt.Errorf("not ready after %s", s.cfg.StartTimeout)
 		}
 	}
 	if !running.JetStreamEnabled() {
 		return errors.New("the server runs without its storage")
 	}
+	if addr, ok := running.Addr().(*net.TCPAddr); ok {
+		s.cfg.Port = addr.Port // clients find it there again after a restart
+	}
 	return nil
+}
+
+func (s *Server) current() *server.Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.server
 }
 
 func options(cfg Config) *server.Options {
@@ -142,47 +161,67 @@ func options(cfg Config) *server.Options {
 // URL is where clients connect, token included. It is empty for a server that
 // is in-process only.
 func (s *Server) URL() string {
-	addr, ok := s.server.Addr().(*net.TCPAddr)
+	addr, ok := s.current().Addr().(*net.TCPAddr)
 	if !ok {
 		return ""
 	}
-	return "nats://" + s.token + "@127.0.0.1:" + strconv.Itoa(addr.Port)
+	return "nats://" + s.cfg.Token + "@127.0.0.1:" + strconv.Itoa(addr.Port)
 }
 
 // InProcess connects without a port. The token is needed as well; see Token.
-func (s *Server) InProcess() nats.InProcessConnProvider { return s.server }
+func (s *Server) InProcess() nats.InProcessConnProvider { return s }
+
+// InProcessConn connects to the server that runs now.
+func (s *Server) InProcessConn() (net.Conn, error) { return s.current().InProcessConn() }
 
 // Token is what clients have to show.
-func (s *Server) Token() string { return s.token }
+func (s *Server) Token() string { return s.cfg.Token }
 
 // Run waits until ctx is done and closes the server. It returns an error when
-// the server ends by itself.
+// the server ends by itself. While it runs, a server whose disk was full
+// becomes able to store again: see heal.
 func (s *Server) Run(ctx context.Context) error {
-	down := make(chan struct{})
-	go func() {
-		defer close(down)
-		s.server.WaitForShutdown()
-	}()
-	select {
-	case <-ctx.Done():
-		err := s.Close()
+	for {
+		running := s.current()
+		down := make(chan struct{})
+		go func() {
+			defer close(down)
+			running.WaitForShutdown()
+		}()
+		select {
+		case <-ctx.Done():
+			err := s.Close()
+			<-down
+			return err
+		case <-down:
+			return errors.Join(errors.New("run broker: the server ended by itself"), s.Close())
+		case <-s.broken:
+		}
+		err := s.heal(ctx)
 		<-down
-		return err
-	case <-down:
-		return errors.Join(errors.New("run broker: the server ended by itself"), s.Close())
+		if err != nil {
+			return errors.Join(fmt.Errorf("run broker: %w", err), s.Close())
+		}
 	}
 }
 
 // Close stops the server and frees its directory. Closing twice is harmless.
 func (s *Server) Close() error {
 	s.once.Do(func() {
-		if s.server != nil {
-			s.server.Shutdown()
-			s.server.WaitForShutdown()
-		}
+		s.mu.Lock()
+		s.closed = true
+		s.mu.Unlock()
+		s.stop()
 		s.err = s.lock.Close()
 	})
 	return s.err
+}
+
+func (s *Server) stop() {
+	if running := s.current(); running != nil {
+		running.Shutdown()
+		running.WaitForShutdown()
+	}
 }
 
 // lockDir takes the directory for this process. The lock goes with the
