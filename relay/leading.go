@@ -19,6 +19,7 @@ func (m *Machine) planLead() {
 func (m *Machine) elected(in Elected) {
 	m.asked[askLead] = false
 	m.storeAnswered()
+	m.leadFailures = 0
 	l := in.Lease
 	if !l.Held {
 		if m.phase != following {
@@ -157,7 +158,8 @@ func (m *Machine) failed(in Failed) {
 	m.storeAt = m.now.Add(backoff(m.failures, 20*time.Millisecond, 5*time.Second))
 	switch {
 	case k == askLead && !errors.Is(in.Err, settle.ErrFenced):
-		m.leadAt = m.storeAt
+		m.leadFailures++
+		m.leadAt = laterOf(m.storeAt, m.now.Add(backoff(m.leadFailures, 20*time.Millisecond, m.cfg.LeaseTTL/5)))
 	case !current:
 	case errors.Is(in.Err, settle.ErrFenced):
 		m.forget(following)

@@ -54,6 +54,8 @@ type Machine struct {
 	leadAt   time.Time // when to ask for the lease, or renew it
 	storeAt  time.Time // no other store command before it: the store failed
 	failures int       // of the store, in a row
+	// A full disk refuses the lease, and answers every read.
+	leadFailures int
 
 	main    reader
 	dests   []*destination // by name
