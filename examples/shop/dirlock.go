@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,14 +19,22 @@ var ErrInUse = errors.New("another runner uses the directory")
 // process, however that ends.
 type DirLock struct{ file *os.File }
 
-// LockDir takes a directory for this process, without waiting; ErrInUse if
-// another one has it.
+// lockWait is how long a directory is waited for: a process that was killed is
+// gone before the kernel has closed its files.
+const lockWait = time.Second
+
+// LockDir takes a directory for this process; ErrInUse if another one has it
+// and keeps it for a second.
 func LockDir(dir string) (*DirLock, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "shop.lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock directory: %w", err)
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	for late := time.Now().Add(lockWait); errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(late); {
+		time.Sleep(20 * time.Millisecond)
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
 	if err == nil {
 		return &DirLock{file: f}, nil
 	}

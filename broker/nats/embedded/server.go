@@ -224,6 +224,10 @@ func (s *Server) stop() {
 	}
 }
 
+// lockWait is how long a lock is waited for: a process that was killed is gone
+// before the kernel has closed its files.
+const lockWait = time.Second
+
 // lockDir takes the directory for this process. The lock goes with the
 // process, however it ends.
 func lockDir(dir string) (*os.File, error) {
@@ -234,7 +238,11 @@ func lockDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open lock: %w", err)
 	}
-	if err := tryLock(f); err != nil {
+	err = tryLock(f)
+	for late := time.Now().Add(lockWait); err != nil && time.Now().Before(late); err = tryLock(f) {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err != nil {
 		_ = f.Close()
 		return nil, fmt.Errorf("directory %s is used by another broker process: %w", dir, err)
 	}
