@@ -35,9 +35,11 @@ var imports = map[string]struct{ ours, others []string }{
 	"govern": {ours: []string{""}},
 	"drill":  {ours: []string{""}, others: []string{"modernc.org/sqlite", "golang.org/x/sys"}},
 
-	"dial":                {ours: []string{"", "broker/memory", "broker/nats", "broker/nats/embedded", "store/sqlite", "relay", "govern"}},
-	"examples/shop":       {ours: []string{"", "relay", "consumer", "dial", "govern", "store/sqlite"}, others: []string{"golang.org/x/sync", "golang.org/x/sys"}},
-	"examples/quickstart": {ours: []string{"", "relay", "consumer", "dial", "broker/memory", "broker/nats", "broker/nats/embedded", "store/sqlite"}},
+	"dial":                    {ours: []string{"", "broker/memory", "broker/nats", "broker/nats/embedded", "store/sqlite", "relay", "govern"}},
+	"examples/shop":           {ours: []string{"", "relay", "consumer", "dial", "govern", "store/sqlite", "examples/shop/lifecycle", "examples/shop/outside"}, others: []string{"golang.org/x/sync", "golang.org/x/sys"}},
+	"examples/shop/lifecycle": {},
+	"examples/shop/outside":   {ours: []string{""}, others: []string{"modernc.org/sqlite", "github.com/sony/gobreaker/v2"}},
+	"examples/quickstart":     {ours: []string{"", "relay", "consumer", "dial", "broker/memory", "broker/nats", "broker/nats/embedded", "store/sqlite"}},
 
 	"cli":        {ours: []string{"", "relay", "consumer", "dial", "govern", "drill", "examples/shop", "internal/rawbench"}, others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/goccy/go-yaml", "golang.org/x/sys"}},
 	"cmd/settle": {ours: []string{"cli"}},

@@ -144,12 +144,19 @@ func (s *demoShop) role(name string, ready func(context.Context) error) *drill.C
 	return s.child(name, name, s.proxy.Addr(), ready)
 }
 
+func (s *demoShop) members() []drill.Member {
+	var all []drill.Member
+	for _, m := range shop.Services() {
+		all = append(all, drill.Member{Name: m.Name, Relay: s.role(shop.RelayRole(m.Name), nil), Consumer: s.role(shop.ConsumerRole(m.Name), nil)})
+	}
+	return all
+}
+
 func (s *demoShop) system() drill.System {
 	return drill.System{
-		Broker:    s.child(roleBroker, roleBroker, s.broker.addr(), s.brokerReady),
-		Entry:     s.role(shop.RoleOrderAPI, s.client.ready),
-		Relays:    [2]*drill.Child{s.role(shop.RoleOrderRelay, nil), s.role(shop.RoleInventoryRelay, nil)},
-		Consumers: [2]*drill.Child{s.role(shop.RoleOrderConsumer, nil), s.role(shop.RoleInventoryConsumer, nil)},
+		Broker:   s.child(roleBroker, roleBroker, s.broker.addr(), s.brokerReady),
+		Entry:    s.role(shop.RoleOrderAPI, s.client.ready),
+		Services: s.members(),
 		StandIn: func(c *drill.Child) *drill.Child {
 			log := fmt.Sprintf("%s-stand-in-%d", c.Name(), s.standIns.Add(1))
 			return s.child(c.Name(), log, s.proxy.Addr(), nil)
@@ -183,7 +190,7 @@ func (s *demoShop) state(ctx context.Context) (drill.State, error) {
 		return st, nil
 	}
 	for i, service := range shop.Services() {
-		n, err := s.services[i].Behind(ctx, service.Group, service.Handles, s.services[1-i])
+		n, err := s.services[i].Behind(ctx, service.Name, service.Handles, s.services)
 		if err != nil {
 			return st, err
 		}
@@ -198,7 +205,7 @@ func (s *demoShop) export(ctx context.Context, f *drill.Facts) error {
 		if err := s.services[i].Export(ctx, f, service.Facts); err != nil {
 			return err
 		}
-		consumes[service.Group] = service.Handles
+		consumes[service.Name] = service.Handles
 	}
 	return f.AddSubscriptions(ctx, consumes)
 }

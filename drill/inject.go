@@ -117,12 +117,12 @@ func milliseconds(rnd *rand.Rand, from, to int) time.Duration {
 
 // inject carries out one shot and returns how many times its effect was seen.
 func (r *run) inject(ctx context.Context, s Shot, rnd *rand.Rand) (int, error) {
-	side := (s.Nth + int(r.cfg.Seed)) % 2
+	side := r.sys.Services[(s.Nth+int(r.cfg.Seed))%len(r.sys.Services)]
 	switch s.Fault {
 	case FaultRelayKill:
-		return r.kill(r.sys.Relays[side])
+		return r.kill(side.Relay)
 	case FaultConsumerKill:
-		return r.kill(r.sys.Consumers[side])
+		return r.kill(side.Consumer)
 	case FaultOrderKill:
 		return r.kill(r.sys.Entry)
 	case FaultInventoryKill:
@@ -165,7 +165,7 @@ func (r *run) stopBroker(ctx context.Context, rnd *rand.Rand, nth int) (int, err
 
 // killInventory kills both processes of the inventory service at one time.
 func (r *run) killInventory() (int, error) {
-	relay, consumer := r.sys.Relays[1], r.sys.Consumers[1]
+	relay, consumer := r.sys.Services[1].Relay, r.sys.Services[1].Consumer
 	defer r.locks.hold(relay)()
 	defer r.locks.hold(consumer)()
 	var second sync.WaitGroup
@@ -264,9 +264,10 @@ func (r *run) retryable(err error) error {
 // pause stops a process past its lease while a stand-in takes over, then lets
 // it go on as a zombie that still believes to be in charge.
 func (r *run) pause(ctx context.Context, rnd *rand.Rand, nth int) (int, error) {
-	target := r.sys.Consumers[rnd.IntN(2)]
+	member := r.sys.Services[rnd.IntN(len(r.sys.Services))]
+	target := member.Consumer
 	if nth%2 == 0 {
-		target = r.sys.Relays[rnd.IntN(2)]
+		target = member.Relay
 	}
 	defer r.locks.hold(target)()
 	ctx, cancel := context.WithCancel(ctx)

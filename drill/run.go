@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -153,8 +154,16 @@ func (r *run) start(ctx context.Context, roles *crew) error {
 	return nil
 }
 
+// roles returns all processes but the broker, each once.
 func (r *run) roles() []*Child {
-	return []*Child{r.sys.Entry, r.sys.Relays[0], r.sys.Relays[1], r.sys.Consumers[0], r.sys.Consumers[1]}
+	all := append(slices.Clone(r.sys.Outside), r.sys.Entry)
+	for _, m := range r.sys.Services {
+		all = append(all, m.Relay)
+		if m.Consumer != m.Relay {
+			all = append(all, m.Consumer)
+		}
+	}
+	return all
 }
 
 // work feeds and breaks, and returns when everything has settled.

@@ -64,11 +64,13 @@ func pretend(t *testing.T) *pretence {
 	}
 	p.System = drill.System{
 		Broker: role("broker"), Entry: role("entry"), Proxy: proxy, Tap: p, Topic: "t", Groups: 1, AckWitness: "ack",
-		Relays:    [2]*drill.Child{role("order-relay"), role("inventory-relay")},
-		Consumers: [2]*drill.Child{role("order-consumer"), role("inventory-consumer")},
-		StandIn:   func(c *drill.Child) *drill.Child { return role(c.Name() + "-2") },
-		LeaseTTL:  50 * time.Millisecond,
-		Place:     p.place, State: p.state, Repair: p.repair, Export: p.export,
+		Services: []drill.Member{
+			{Name: "order", Relay: role("order-relay"), Consumer: role("order-consumer")},
+			{Name: "inventory", Relay: role("inventory-relay"), Consumer: role("inventory-consumer")},
+		},
+		StandIn:  func(c *drill.Child) *drill.Child { return role(c.Name() + "-2") },
+		LeaseTTL: 50 * time.Millisecond,
+		Place:    p.place, State: p.state, Repair: p.repair, Export: p.export,
 		Counters: func() (drill.Counters, error) { return drill.Counters{Received: 1, Duplicate: 2, Ignored: 3}, nil },
 	}
 	return p
@@ -248,7 +250,7 @@ func TestEveryFaultHappensSeveralTimesWhileOrdersFlow(t *testing.T) {
 	if shown.Orders != 100 || shown.Shots != 20 {
 		t.Errorf("progress %+v", shown)
 	}
-	for _, c := range []*drill.Child{p.Broker, p.Entry, p.Relays[0], p.Consumers[1]} {
+	for _, c := range []*drill.Child{p.Broker, p.Entry, p.Services[0].Relay, p.Services[1].Consumer} {
 		if err := c.Kill(0); !errors.Is(err, drill.ErrNotRunning) {
 			t.Errorf("%s still runs (%v)", c.Name(), err)
 		}
@@ -281,7 +283,7 @@ func TestADrillThatDoesNotSettleInTimeSaysSoWithItsReport(t *testing.T) {
 func TestADrillFindsAProcessThatEndsByItself(t *testing.T) {
 	p := pretend(t)
 	failing := drill.NewChild(drill.ChildConfig{Name: "inventory-relay", Env: []string{"SETTLE_TEST_ROLE=fail"}, MinWait: 50 * time.Millisecond, GiveUp: 1000})
-	p.Relays[1] = failing
+	p.Services[1].Relay = failing
 	settled := p.System.State
 	p.System.State = func(ctx context.Context) (drill.State, error) {
 		s, err := settled(ctx)

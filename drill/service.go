@@ -78,16 +78,20 @@ func (s *Service) Open(ctx context.Context, st *State) error {
 	return nil
 }
 
-// Behind returns how many events of these types, emitted by another service, a
-// consumer group of this one has not dealt with.
-func (s *Service) Behind(ctx context.Context, group string, types []string, emitter *Service) (int64, error) {
+// Behind returns how many events of these types, emitted by any of the
+// services, a consumer group of this one has not dealt with.
+func (s *Service) Behind(ctx context.Context, group string, types []string, emitters []*Service) (int64, error) {
 	list, err := json.Marshal(types)
 	if err != nil {
 		return 0, err
 	}
 	var emitted, consumed int64
-	if err := emitter.db.QueryRowContext(ctx, s.queries["emitted"], sql.Named("types", string(list))).Scan(&emitted); err != nil {
-		return 0, fmt.Errorf("count events of %s: %w", emitter.name, err)
+	for _, from := range emitters {
+		var n int64
+		if err := from.db.QueryRowContext(ctx, s.queries["emitted"], sql.Named("types", string(list))).Scan(&n); err != nil {
+			return 0, fmt.Errorf("count events of %s: %w", from.name, err)
+		}
+		emitted += n
 	}
 	err = s.db.QueryRowContext(ctx, s.queries["consumed"], sql.Named("types", string(list)), sql.Named("group", group)).Scan(&consumed)
 	if err != nil {

@@ -5,16 +5,17 @@ import (
 	"time"
 )
 
-// System is what a drill breaks: an order service, an inventory service, each
-// with relay and consumer, and a broker.
+// System is what a drill breaks: services, each with relay and consumer, the
+// order service's entry, the outside systems that they call, and a broker.
 type System struct {
 	// Broker is started first and ended last.
 	Broker *Child
 	// Entry takes orders.
 	Entry *Child
-	// Relays and Consumers, the order service's first, the inventory service's
-	// second.
-	Relays, Consumers [2]*Child
+	// Services, the order service first, the inventory second.
+	Services []Member
+	// Outside systems, which are started before the services.
+	Outside []*Child
 	// StandIn returns a second process of the same role, not started yet.
 	StandIn func(c *Child) *Child
 	// Proxy is how every role reaches the broker.
@@ -39,6 +40,13 @@ type System struct {
 	Export func(ctx context.Context, f *Facts) error
 	// Counters returns what consumers counted and nothing durable tells.
 	Counters func() (Counters, error)
+}
+
+// Member is one service's processes. Relay and Consumer may be one process
+// that does both.
+type Member struct {
+	Name            string
+	Relay, Consumer *Child
 }
 
 // Counters are sums over all processes there were, the killed ones included

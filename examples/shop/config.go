@@ -11,23 +11,28 @@ import (
 	"github.com/settlemq/settle/relay"
 )
 
-// Roles of the shop's processes.
-const (
-	RoleOrderAPI          = "order-api"
-	RoleOrderRelay        = "order-relay"
-	RoleOrderConsumer     = "order-consumer"
-	RoleInventoryRelay    = "inventory-relay"
-	RoleInventoryConsumer = "inventory-consumer"
-)
+// RoleOrderAPI is the role of the order service's HTTP entry. Every service
+// has two more: RelayRole and ConsumerRole.
+const RoleOrderAPI = "order-api"
+
+// RelayRole is the role that publishes a service's events.
+func RelayRole(service string) string { return service + "-relay" }
+
+// ConsumerRole is the role that handles what a service hears.
+func ConsumerRole(service string) string { return service + "-consumer" }
 
 // Roles returns all roles.
 func Roles() []string {
-	return []string{RoleOrderAPI, RoleOrderRelay, RoleOrderConsumer, RoleInventoryRelay, RoleInventoryConsumer}
+	roles := []string{RoleOrderAPI}
+	for _, name := range serviceNames() {
+		roles = append(roles, RelayRole(name), ConsumerRole(name))
+	}
+	return roles
 }
 
 // Config says what Run and Solo run. Dir is required; Run needs BrokerURL too.
 type Config struct {
-	// Dir keeps the shop: order.db, inventory.db and, under Solo, broker/. It
+	// Dir keeps the shop: NAME.db of each service and, under Solo, broker/. It
 	// is made when missing.
 	Dir string
 	// BrokerURL is where the broker is; see package dial. Solo brings its own.
@@ -44,7 +49,9 @@ type Config struct {
 	Queue int
 	// MaxBatch is how many orders share a transaction. Defaults to 256.
 	MaxBatch int
-	// Relay and Consumer set up the relays and consumer groups of both
+	// Rules are the business rules.
+	Rules Rules
+	// Relay and Consumer set up the relays and consumer groups of all
 	// services. Name, Crash and Logger are set by the shop. Their zero values
 	// work.
 	Relay    relay.Config

@@ -11,16 +11,23 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/examples/shop/lifecycle"
 )
 
-func inventoryIn(t testing.TB, dir string) *inventoryService {
+// memberIn opens one service in dir.
+func memberIn(t testing.TB, dir, name string) participant {
 	t.Helper()
-	s, err := openInventory(t.Context(), dir, nil)
+	m, err := openMember(t.Context(), name, Config{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.db.Close() })
-	return s
+	t.Cleanup(func() { _ = m.db.Close() })
+	return m.participant
+}
+
+func inventoryIn(t testing.TB, dir string) *inventoryService {
+	t.Helper()
+	return memberIn(t, dir, "inventory").(*inventoryService)
 }
 
 // rowQuerier is a database or a transaction.
@@ -43,14 +50,14 @@ func createdEvent(t testing.TB, orderID string, lines ...Item) *settle.Event {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &settle.Event{ID: settle.NewID(), Type: OrderCreated, AggregateID: orderID, BizKey: "c", TraceID: "trace", Payload: payload}
+	return &settle.Event{ID: settle.NewID(), Type: lifecycle.OrderCreated, AggregateID: orderID, BizKey: "c", TraceID: "trace", Payload: payload}
 }
 
 // handle passes e to the handler of its type, in a transaction of its own.
 func (s *inventoryService) handle(t testing.TB, e *settle.Event) error {
 	t.Helper()
 	return inTx(t.Context(), s.db, func(tx *sql.Tx) error {
-		if e.Type == OrderCreated {
+		if e.Type == lifecycle.OrderCreated {
 			return s.created(t.Context(), tx, e)
 		}
 		return s.cancelled(t.Context(), tx, e)
@@ -83,7 +90,7 @@ func TestStockIsRightWhateverOrderEventsComeIn(t *testing.T) {
 			e := createdEvent(t, fmt.Sprint("o", order), Item{sku(0), 1 + order%2*2}, Item{sku(1), 1})
 			take := s.created
 			if rapid.Bool().Draw(rt, "cancel") {
-				e.Type, take = OrderCancelled, s.cancelled
+				e.Type, take = lifecycle.OrderCancelled, s.cancelled
 			}
 			if err := take(t.Context(), tx, e); err != nil {
 				rt.Fatal(err)
@@ -130,7 +137,7 @@ func TestAllLinesAreReservedOrNone(t *testing.T) {
 		t.Errorf("%d pieces are held for an order that failed", held)
 	}
 	var payload string
-	if err := s.db.Reader.QueryRow(`SELECT payload FROM t_outbox_event WHERE event_type = ?`, InventoryReserveFailed).Scan(&payload); err != nil || !strings.Contains(payload, "2 of b asked for, 1 available") {
+	if err := s.db.Reader.QueryRow(`SELECT payload FROM t_outbox_event WHERE event_type = ?`, lifecycle.InventoryReserveFailed).Scan(&payload); err != nil || !strings.Contains(payload, "2 of b asked for, 1 available") {
 		t.Errorf("the failure says %s, %v", payload, err)
 	}
 	if err := s.handle(t, createdEvent(t, "o2", Item{"a", 5}, Item{"b", 1})); err != nil {

@@ -10,11 +10,7 @@ import (
 // BenchmarkOrdersThroughGroupCommit measures what the entry stores with 256
 // requests waiting at a time: order, two lines and event each, all durable.
 func BenchmarkOrdersThroughGroupCommit(b *testing.B) {
-	orders, err := openOrders(b.Context(), b.TempDir(), nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = orders.db.Close() }()
+	orders := memberIn(b, b.TempDir(), "order").(*orderService)
 	c := newCommitter(orders, 1024, 256, nil)
 	ctx, stop := context.WithCancel(b.Context())
 	ended := make(chan error, 1)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/examples/shop/lifecycle"
 )
 
 // reservationFacts is the payload of the events of a reservation.
@@ -40,24 +41,24 @@ func (s *orderService) decided(ctx context.Context, tx *sql.Tx, e *settle.Event)
 	if err != nil {
 		return fmt.Errorf("read order: %w", err)
 	}
-	row, ok := next(orderMachine(), status, e.Type, "")
+	row, ok := lifecycle.Order().Next(status, e.Type, "")
 	if !ok {
 		return settle.Permanent(fmt.Errorf("an order that is %s has no answer to %s", status, e.Type))
 	}
-	if !row.changes() {
+	if !row.Changes() {
 		return nil
 	}
 	if facts.Items, err = items(ctx, tx, findItems, facts.OrderID); err != nil {
 		return err
 	}
-	done, err := tx.ExecContext(ctx, advanceOrder, row.to, facts.Reason, version+1, s.now().UnixMicro(), facts.OrderID, version)
+	done, err := tx.ExecContext(ctx, advanceOrder, row.To, facts.Reason, version+1, s.now().UnixMicro(), facts.OrderID, version)
 	if err != nil {
 		return fmt.Errorf("change order: %w", err)
 	}
 	if n, err := done.RowsAffected(); err != nil || n != 1 {
 		return errors.Join(fmt.Errorf("change order %s: it is no longer at version %d", facts.OrderID, version), err)
 	}
-	event, err := orderEvent(row.emits, version+1, traceID, e.ID, facts)
+	event, err := orderEvent(row.Emits, version+1, traceID, e.ID, facts)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/examples/shop/lifecycle"
 )
 
 // entry is an order service's HTTP entry without relay and consumer.
@@ -27,10 +28,7 @@ type entry struct {
 
 func newEntry(t *testing.T, queue, most int) *entry {
 	t.Helper()
-	orders, err := openOrders(t.Context(), t.TempDir(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	orders := memberIn(t, t.TempDir(), "order").(*orderService)
 	e := &entry{orders: orders}
 	c := newCommitter(orders, queue, most, func(point string) {
 		if point == "order.after_commit" {
@@ -47,9 +45,6 @@ func newEntry(t *testing.T, queue, most int) *entry {
 		server.Close()
 		stop()
 		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		if err := orders.db.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -120,7 +115,7 @@ func TestAnOrderIsStoredWithItsLinesAndItsEvent(t *testing.T) {
 	var kind, key, payload, traceID string
 	var seq int64
 	err := e.orders.db.Reader.QueryRow(`SELECT event_type, aggregate_id, aggregate_seq, trace_id, payload FROM t_outbox_event`).Scan(&kind, &key, &seq, &traceID, &payload)
-	if err != nil || kind != OrderCreated || key != id || seq != 1 || traceID != trace {
+	if err != nil || kind != lifecycle.OrderCreated || key != id || seq != 1 || traceID != trace {
 		t.Errorf("event %s of %s with seq %d, trace %s: %v", kind, key, seq, traceID, err)
 	}
 	var facts orderFacts
@@ -129,7 +124,7 @@ func TestAnOrderIsStoredWithItsLinesAndItsEvent(t *testing.T) {
 	}
 	code, shown := e.get(t, "/orders/"+id)
 	var o OrderStatus
-	if err := json.Unmarshal([]byte(shown), &o); err != nil || code != 200 || o.Status != StatusCreated || o.Settled || o.Waiting != "for a test" || o.Amount != 1177 || len(o.Items) != 2 {
+	if err := json.Unmarshal([]byte(shown), &o); err != nil || code != 200 || o.Status != lifecycle.Created || o.Settled || o.Waiting != "for a test" || o.Amount != 1177 || len(o.Items) != 2 {
 		t.Errorf("shown as %d %s", code, shown)
 	}
 }
@@ -270,10 +265,7 @@ func TestAFullQueueShedsAtOnceAndStoresNothingOfWhatItRefused(t *testing.T) {
 }
 
 func TestAnOrderThatCannotBeStoredDoesNotHarmThoseBesideIt(t *testing.T) {
-	orders, err := openOrders(t.Context(), t.TempDir(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	orders := memberIn(t, t.TempDir(), "order").(*orderService)
 	defer func() { _ = orders.db.Close() }()
 	c := newCommitter(orders, 10, 10, nil)
 	var batch []*placement
@@ -326,7 +318,7 @@ func TestACommitterThatStopsRefusesWhatWaits(t *testing.T) {
 
 func TestOrdersFollowTheAnswersOfTheInventory(t *testing.T) {
 	e := newEntry(t, 10, 10)
-	for i, answers := range [][]string{{InventoryReserved, InventoryReserved, InventoryReserveFailed}, {InventoryReserveFailed, InventoryReserved}} {
+	for i, answers := range [][]string{{lifecycle.InventoryReserved, lifecycle.InventoryReserved, lifecycle.InventoryReserveFailed}, {lifecycle.InventoryReserveFailed, lifecycle.InventoryReserved}} {
 		key := fmt.Sprint("k", i)
 		e.post(t, key, goodOrder)
 		for _, a := range answers {
@@ -337,7 +329,7 @@ func TestOrdersFollowTheAnswersOfTheInventory(t *testing.T) {
 			}
 		}
 		o, err := e.orders.status(t.Context(), OrderID(key))
-		want := []string{StatusReserved, StatusCancelled}[i]
+		want := []string{lifecycle.Reserved, lifecycle.Cancelled}[i]
 		if err != nil || o.Status != want || !o.Settled || o.Version != 2 {
 			t.Errorf("after %v: %+v, %v", answers, o, err)
 		}
@@ -346,7 +338,7 @@ func TestOrdersFollowTheAnswersOfTheInventory(t *testing.T) {
 		}
 	}
 	unknown := createdEvent(t, "o-none")
-	unknown.Type = InventoryReserved
+	unknown.Type = lifecycle.InventoryReserved
 	err := inTx(t.Context(), e.orders.db, func(tx *sql.Tx) error { return e.orders.decided(t.Context(), tx, unknown) })
 	if err == nil || settle.IsPermanent(err) {
 		t.Errorf("answer for an unknown order: %v; want an error that is retried", err)

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/settlemq/settle/examples/shop/lifecycle"
 )
 
 // Bounds of one request.
@@ -75,7 +77,7 @@ func (h *orderHandler) place(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Location", "/orders/"+id)
 	if p.outcome == placedNew {
-		writeJSON(w, http.StatusCreated, placedAnswer{OrderID: id, Status: StatusCreated})
+		writeJSON(w, http.StatusCreated, placedAnswer{OrderID: id, Status: lifecycle.Created})
 		return
 	}
 	o, err := h.orders.status(ctx, id)

@@ -7,48 +7,26 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/examples/shop/lifecycle"
 )
 
 //go:embed sql/order.sql
 var orderTables string
 
+//go:embed sql/order_facts.sql
+var orderExport string
+
 // orderService is the order service's database and what it does there.
-type orderService struct {
-	db  *dial.Database
-	now func() time.Time
-}
+type orderService struct{ base }
 
-func openOrders(ctx context.Context, dir string, crash func(string)) (*orderService, error) {
-	db, err := openService(ctx, dir, "order", orderTables, crash)
-	if err != nil {
-		return nil, err
+func (s *orderService) reactions() []reaction {
+	return []reaction{
+		{on: lifecycle.InventoryReserved, do: s.decided},
+		{on: lifecycle.InventoryReserveFailed, do: s.decided},
 	}
-	return &orderService{db: db, now: time.Now}, nil
-}
-
-// openService opens the database of a service and makes its business tables.
-func openService(ctx context.Context, dir, service, tables string, crash func(string)) (*dial.Database, error) {
-	u, err := databaseURL(dir, service)
-	if err != nil {
-		return nil, err
-	}
-	db, err := dial.Store(ctx, u, dial.StoreConfig{Service: service, Crash: crash})
-	if err != nil {
-		return nil, err
-	}
-	err = inTx(ctx, db, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, tables)
-		return err
-	})
-	if err != nil {
-		_ = db.Close()
-		return nil, fmt.Errorf("make tables of the %s service: %w", service, err)
-	}
-	return db, nil
 }
 
 // inTx runs do in one transaction.
@@ -85,15 +63,6 @@ const (
 	placedConflict               // the key belongs to another order
 )
 
-// orderFacts is the payload of the events of an order.
-type orderFacts struct {
-	OrderID    string `json:"orderId"`
-	CustomerID string `json:"customerId"`
-	Amount     Cents  `json:"amount"`
-	Items      []Item `json:"items"`
-	Reason     string `json:"reason,omitempty"`
-}
-
 const findRequest = `SELECT request_hash FROM t_order WHERE request_key = ?`
 
 const insertOrder = `INSERT INTO t_order (order_id, request_key, request_hash, customer_id, amount_cents, status, version, trace_id, created_at, updated_at)
@@ -126,7 +95,7 @@ func (s *orderService) place(ctx context.Context, tx *sql.Tx, p *placement) (*se
 		}
 	}
 	p.outcome = placedNew
-	return orderEvent(OrderCreated, 1, p.traceID, "", orderFacts{OrderID: id, CustomerID: r.CustomerID, Amount: r.Amount, Items: r.Items})
+	return orderEvent(lifecycle.OrderCreated, 1, p.traceID, "", orderFacts{OrderID: id, CustomerID: r.CustomerID, Amount: r.Amount, Items: r.Items})
 }
 
 // orderEvent makes the event of an order's change to version.

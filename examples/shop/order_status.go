@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/settlemq/settle/examples/shop/lifecycle"
 )
 
 // ErrNoOrder is returned for an order id that is not there.
@@ -43,7 +45,7 @@ func (s *orderService) status(ctx context.Context, id string) (OrderStatus, erro
 		return o, fmt.Errorf("read order: %w", err)
 	}
 	o.CreatedAt, o.UpdatedAt = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()
-	o.Settled = o.Status != StatusCreated
+	o.Settled = o.Status != lifecycle.Created
 	rows, err := s.db.Reader.QueryContext(ctx, findItems, id)
 	if err != nil {
 		return o, fmt.Errorf("read lines: %w", err)

@@ -45,27 +45,28 @@ func Run(ctx context.Context, cfg Config) error {
 
 // process is what the roles of one process share.
 type process struct {
-	cfg       Config
-	orders    *orderService
-	inventory *inventoryService
-	broker    settle.Broker
+	cfg      Config
+	services crowd
+	broker   settle.Broker
 }
 
-// open opens what the roles need, each database once. The entry looks into the
-// inventory's database to say what an order waits for.
+// open opens what the roles need, each database once. The entry looks into all
+// databases to say what an order waits for.
 func (p *process) open(ctx context.Context) error {
+	var needed []string
+	connect := false
+	for _, name := range serviceNames() {
+		works := p.cfg.has(RelayRole(name), ConsumerRole(name))
+		if works || p.cfg.has(RoleOrderAPI) {
+			needed = append(needed, name)
+		}
+		connect = connect || works
+	}
 	var err error
-	if p.cfg.has(RoleOrderAPI, RoleOrderRelay, RoleOrderConsumer) {
-		if p.orders, err = openOrders(ctx, p.cfg.Dir, p.cfg.Crash); err != nil {
-			return err
-		}
+	if p.services, err = openCrowd(ctx, p.cfg, needed...); err != nil {
+		return err
 	}
-	if p.cfg.has(RoleOrderAPI, RoleInventoryRelay, RoleInventoryConsumer) {
-		if p.inventory, err = openInventory(ctx, p.cfg.Dir, p.cfg.Crash); err != nil {
-			return err
-		}
-	}
-	if p.cfg.has(RoleOrderRelay, RoleOrderConsumer, RoleInventoryRelay, RoleInventoryConsumer) {
+	if connect {
 		return p.connect(ctx)
 	}
 	return nil
@@ -97,22 +98,14 @@ func (p *process) close() error {
 	if p.broker != nil {
 		errs = append(errs, p.broker.Close())
 	}
-	if p.inventory != nil {
-		errs = append(errs, p.inventory.db.Close())
-	}
-	if p.orders != nil {
-		errs = append(errs, p.orders.db.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, p.services.close())...)
 }
 
 func (p *process) run(ctx context.Context) error {
-	roles := map[string]func(context.Context) error{
-		RoleOrderAPI:          p.serve,
-		RoleOrderRelay:        func(ctx context.Context) error { return p.relay(ctx, "order", p.orders.db) },
-		RoleInventoryRelay:    func(ctx context.Context) error { return p.relay(ctx, "inventory", p.inventory.db) },
-		RoleOrderConsumer:     p.consumeOrders,
-		RoleInventoryConsumer: p.consumeInventory,
+	roles := map[string]func(context.Context) error{RoleOrderAPI: p.serve}
+	for _, m := range p.services {
+		roles[RelayRole(m.name)] = func(ctx context.Context) error { return p.relay(ctx, m) }
+		roles[ConsumerRole(m.name)] = func(ctx context.Context) error { return p.consume(ctx, m) }
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, name := range p.cfg.Roles {
@@ -128,53 +121,41 @@ func (p *process) run(ctx context.Context) error {
 
 func (p *process) logger(role string) *slog.Logger { return p.cfg.Logger.With("role", role) }
 
-func (p *process) relay(ctx context.Context, service string, db *dial.Database) error {
+func (p *process) relay(ctx context.Context, m *member) error {
 	cfg := p.cfg.Relay
-	cfg.Name, cfg.Crash, cfg.Logger = service, p.cfg.Crash, p.logger(service+"-relay")
-	return relay.New(db.Log, p.broker, cfg).Run(ctx)
+	cfg.Name, cfg.Crash, cfg.Logger = m.name, p.cfg.Crash, p.logger(RelayRole(m.name))
+	return relay.New(m.db.Log, p.broker, cfg).Run(ctx)
 }
 
-func (p *process) consumeOrders(ctx context.Context) error {
-	c := consumer.New(GroupOrder, p.broker, p.orders.db.Inbox, p.consumerConfig(RoleOrderConsumer))
-	c.Handle(InventoryReserved, p.orders.decided)
-	c.Handle(InventoryReserveFailed, p.orders.decided)
-	return p.consume(ctx, RoleOrderConsumer, c.Run, c.Stats)
-}
-
-func (p *process) consumeInventory(ctx context.Context) error {
-	c := consumer.New(GroupInventory, p.broker, p.inventory.db.Inbox, p.consumerConfig(RoleInventoryConsumer))
-	c.Handle(OrderCreated, p.inventory.created)
-	c.Handle(OrderCancelled, p.inventory.cancelled)
-	return p.consume(ctx, RoleInventoryConsumer, c.Run, c.Stats)
-}
-
-func (p *process) consumerConfig(role string) consumer.Config {
+func (p *process) consume(ctx context.Context, m *member) error {
+	role := ConsumerRole(m.name)
 	cfg := p.cfg.Consumer
 	cfg.Crash, cfg.Logger, cfg.Core = p.cfg.Crash, p.logger(role), true
-	return cfg
-}
-
-func (p *process) consume(ctx context.Context, role string, run func(context.Context) error, stats func() consumer.Stats) error {
+	c := consumer.New(m.name, p.broker, m.db.Inbox, cfg)
+	for _, r := range m.reactions() {
+		c.HandleWith(r.on, consumer.HandlerOptions{External: r.outside}, r.do)
+	}
 	if p.cfg.StatsDir == "" {
-		return run(ctx)
+		return c.Run(ctx)
 	}
 	keeping, stop := context.WithCancel(ctx)
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer stop()
-		return run(ctx)
+		return c.Run(ctx)
 	})
-	g.Go(func() error { return keepStats(keeping, p.cfg.StatsDir, role, stats) })
+	g.Go(func() error { return keepStats(keeping, p.cfg.StatsDir, role, c.Stats) })
 	return g.Wait()
 }
 
 // serve takes orders until ctx is done, then answers those that it has begun.
 func (p *process) serve(ctx context.Context) error {
 	log := p.logger(RoleOrderAPI)
+	v := newView(p.services)
 	h := &orderHandler{
-		orders: p.orders, committer: newCommitter(p.orders, p.cfg.Queue, p.cfg.MaxBatch, p.cfg.Crash),
-		waiting: newView(p.orders, p.inventory).waiting, log: log,
+		orders: v.orders, committer: newCommitter(v.orders, p.cfg.Queue, p.cfg.MaxBatch, p.cfg.Crash),
+		waiting: v.waiting, log: log,
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.cfg.Listen)
 	if err != nil {

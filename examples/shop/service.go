@@ -1,36 +1,113 @@
 package shop
 
-import _ "embed"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
 
-// Consumer groups of the shop.
-const (
-	GroupOrder     = "order"
-	GroupInventory = "inventory"
+	"github.com/settlemq/settle/dial"
 )
 
-var (
-	//go:embed sql/order_facts.sql
-	orderExport string
-	//go:embed sql/inventory_facts.sql
-	inventoryExport string
-)
-
-// Service is one service of the shop; its database is NAME.db in the shop's
-// directory.
+// Service is one service of the shop, as others see it; its database is
+// NAME.db in the shop's directory, and its consumer group has its name.
 type Service struct {
 	Name string
-	// Group is its consumer group, Handles the event types that it handles.
-	Group   string
+	// Handles are the event types that its group handles.
 	Handles []string
 	// Facts are the queries that copy what it knows into a scratch database, as
 	// drill.Facts.Copy takes them.
 	Facts string
 }
 
-// Services returns the services of the shop.
+// Services returns the services of the shop, the order service first.
 func Services() []Service {
-	return []Service{
-		{Name: "order", Group: GroupOrder, Handles: []string{InventoryReserved, InventoryReserveFailed}, Facts: orderExport},
-		{Name: "inventory", Group: GroupInventory, Handles: []string{OrderCreated, OrderCancelled}, Facts: inventoryExport},
+	var all []Service
+	for _, d := range definitions() {
+		s := Service{Name: d.name, Facts: d.facts}
+		for _, r := range d.new(base{}).reactions() {
+			s.Handles = append(s.Handles, r.on)
+		}
+		all = append(all, s)
 	}
+	return all
+}
+
+// definition is what makes a service: its tables, what it tells a drill, and
+// what it does.
+type definition struct {
+	name          string
+	tables, facts string
+	new           func(base) participant
+}
+
+func definitions() []definition {
+	return []definition{
+		{"order", orderTables, orderExport, func(b base) participant { return &orderService{base: b} }},
+		{"inventory", inventoryTables, inventoryExport, func(b base) participant { return newInventory(b) }},
+	}
+}
+
+// member is a service whose database is open.
+type member struct {
+	definition
+	participant
+	db *dial.Database
+}
+
+// openMember opens one service by its name.
+func openMember(ctx context.Context, name string, cfg Config) (*member, error) {
+	i := slices.IndexFunc(definitions(), func(d definition) bool { return d.name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("open service %s: there is none", name)
+	}
+	d := definitions()[i]
+	db, err := openService(ctx, cfg.Dir, d.name, d.tables, cfg.Crash)
+	if err != nil {
+		return nil, err
+	}
+	return &member{definition: d, participant: d.new(base{db: db, now: time.Now, rules: cfg.Rules.withDefaults()}), db: db}, nil
+}
+
+// crowd are the services that are open.
+type crowd []*member
+
+// openCrowd opens the services of these names, or none.
+func openCrowd(ctx context.Context, cfg Config, names ...string) (crowd, error) {
+	var c crowd
+	for _, name := range names {
+		m, err := openMember(ctx, name, cfg)
+		if err != nil {
+			return nil, errors.Join(err, c.close())
+		}
+		c = append(c, m)
+	}
+	return c, nil
+}
+
+func (c crowd) named(name string) *member {
+	for _, m := range c {
+		if m.name == name {
+			return m
+		}
+	}
+	return nil
+}
+
+func (c crowd) close() error {
+	var errs []error
+	for _, m := range c {
+		errs = append(errs, m.db.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// serviceNames returns the names of all services.
+func serviceNames() []string {
+	var names []string
+	for _, d := range definitions() {
+		names = append(names, d.name)
+	}
+	return names
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/examples/shop/lifecycle"
 	"github.com/settlemq/settle/govern"
 )
 
@@ -121,8 +122,8 @@ func TestRealOrdersAreAllSettledByAShopInOneProcess(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	eventually(t, "200 orders reserved", func() bool { return r.with(t, StatusReserved) == 200 })
-	if bad := number(t, r.view.inventory.db.Reader, wrongStock); bad != 0 {
+	eventually(t, "200 orders reserved", func() bool { return r.with(t, lifecycle.Reserved) == 200 })
+	if bad := number(t, r.view.services.named("inventory").db.Reader, wrongStock); bad != 0 {
 		t.Errorf("the stock of %d articles is wrong", bad)
 	}
 	if open, err := Unsettled(t.Context(), dir); err != nil || len(open) != 0 {
@@ -135,7 +136,7 @@ func TestRealOrdersAreAllSettledByAShopInOneProcess(t *testing.T) {
 			applied[step.EventType] = step.Group
 		}
 	}
-	if err != nil || applied[OrderCreated] != GroupInventory || applied[InventoryReserved] != GroupOrder {
+	if err != nil || applied[lifecycle.OrderCreated] != "inventory" || applied[lifecycle.InventoryReserved] != "order" {
 		t.Errorf("trail: %v, %v", j.Steps, err)
 	}
 	r.stop()
@@ -162,7 +163,7 @@ func TestAShopGoesOnWhereTheLastOneEnded(t *testing.T) {
 	}
 	r.stop()
 	again := start(t, Solo, testConfig(dir))
-	eventually(t, "20 orders reserved", func() bool { return again.with(t, StatusReserved) == 20 })
+	eventually(t, "20 orders reserved", func() bool { return again.with(t, lifecycle.Reserved) == 20 })
 	if status, body := again.get(t, "/orders/"+OrderID("k0")); status != 200 || !strings.Contains(body, `"settled":true`) {
 		t.Errorf("got %d %s", status, body)
 	}
@@ -179,9 +180,9 @@ func TestOneOfAHundredBuyersGetsTheLastPiece(t *testing.T) {
 		buyers.Go(func() { r.place(t, fmt.Sprint("k", i), Item{"last", 1}) })
 	}
 	buyers.Wait()
-	eventually(t, "99 orders cancelled", func() bool { return r.with(t, StatusCancelled) == 99 })
-	eventually(t, "one order reserved", func() bool { return r.with(t, StatusReserved) == 1 })
-	if bad := number(t, r.view.inventory.db.Reader, wrongStock); bad != 0 {
+	eventually(t, "99 orders cancelled", func() bool { return r.with(t, lifecycle.Cancelled) == 99 })
+	eventually(t, "one order reserved", func() bool { return r.with(t, lifecycle.Reserved) == 1 })
+	if bad := number(t, r.view.services.named("inventory").db.Reader, wrongStock); bad != 0 {
 		t.Error("the stock is wrong")
 	}
 	if n := number(t, r.view.orders.db.Reader, `SELECT COUNT(*) FROM t_order WHERE status = 'CANCELLED' AND reason = '1 of last asked for, 0 available'`); n != 99 {
@@ -218,7 +219,7 @@ func TestAnUnknownArticleBecomesADeadLetterThatStockAndReplayRepair(t *testing.T
 	if _, err := store.Replay(t.Context(), govern.Act{By: "test", Reason: "stocked"}, govern.ReplayOptions{}, dead[0].ID); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the order reserved", func() bool { return r.with(t, StatusReserved) == 1 })
+	eventually(t, "the order reserved", func() bool { return r.with(t, lifecycle.Reserved) == 1 })
 }
 
 func TestAViewOfADirectoryWithoutAShopIsRefused(t *testing.T) {
@@ -235,7 +236,7 @@ func TestAWrongConfigIsRefusedBeforeAnythingStarts(t *testing.T) {
 	for want, cfg := range map[string]Config{
 		"no directory":                       {},
 		`unknown role "order-apy"; the role`: {Dir: t.TempDir(), Roles: []string{"order-apy"}},
-		"unknown scheme":                     {Dir: t.TempDir(), Roles: []string{RoleOrderRelay}, BrokerURL: "kafke:"},
+		"unknown scheme":                     {Dir: t.TempDir(), Roles: []string{RelayRole("order")}, BrokerURL: "kafke:"},
 	} {
 		err := Run(t.Context(), cfg)
 		if err == nil || !strings.Contains(err.Error(), want) {

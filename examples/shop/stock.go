@@ -33,12 +33,12 @@ func Stock(ctx context.Context, dir string, levels ...Level) error {
 			return fmt.Errorf("stock %s: quantity %d is not between 0 and %d", l.SKU, l.Quantity, int64(maxStock))
 		}
 	}
-	s, err := openInventory(ctx, dir, nil)
+	m, err := openMember(ctx, "inventory", Config{Dir: dir})
 	if err != nil {
 		return err
 	}
-	err = inTx(ctx, s.db, func(tx *sql.Tx) error { return raise(ctx, tx, levels) })
-	return errors.Join(err, s.db.Close())
+	err = inTx(ctx, m.db, func(tx *sql.Tx) error { return raise(ctx, tx, levels) })
+	return errors.Join(err, m.db.Close())
 }
 
 func raise(ctx context.Context, tx *sql.Tx, levels []Level) error {

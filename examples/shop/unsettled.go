@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/settlemq/settle/examples/shop/lifecycle"
 	"github.com/settlemq/settle/govern"
 )
 
@@ -61,7 +62,7 @@ func (v *view) open(ctx context.Context, limit int, explained map[string]bool) (
 	now := v.orders.now()
 	found := []UnsettledOrder{}
 	for len(found) < limit && rows.Next() {
-		o := UnsettledOrder{Status: StatusCreated}
+		o := UnsettledOrder{Status: lifecycle.Created}
 		var created int64
 		if err := rows.Scan(&o.OrderID, &created); err != nil {
 			return nil, fmt.Errorf("find unsettled orders: %w", err)

@@ -12,10 +12,10 @@ import (
 	"github.com/settlemq/settle/govern"
 )
 
-// view looks at the databases of both services, whether the shop runs or not.
+// view looks at the databases of all services, whether the shop runs or not.
 type view struct {
+	services   crowd
 	orders     *orderService
-	inventory  *inventoryService
 	federation *govern.Federation
 }
 
@@ -25,25 +25,23 @@ func openView(ctx context.Context, dir string) (*view, error) {
 	if _, err := os.Stat(filepath.Join(dir, "order.db")); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("open shop: %s holds none (there is no order.db)", dir)
 	}
-	orders, err := openOrders(ctx, dir, nil)
+	services, err := openCrowd(ctx, Config{Dir: dir}, serviceNames()...)
 	if err != nil {
 		return nil, err
 	}
-	inventory, err := openInventory(ctx, dir, nil)
-	if err != nil {
-		return nil, errors.Join(err, orders.db.Close())
+	return newView(services), nil
+}
+
+// newView looks at all services.
+func newView(services crowd) *view {
+	var sources []govern.Source
+	for _, m := range services {
+		sources = append(sources, govern.Source{Name: m.name, Store: m.db.Governance})
 	}
-	return newView(orders, inventory), nil
+	return &view{services: services, orders: services.named("order").participant.(*orderService), federation: govern.NewFederation(sources...)}
 }
 
-func newView(orders *orderService, inventory *inventoryService) *view {
-	return &view{orders: orders, inventory: inventory, federation: govern.NewFederation(
-		govern.Source{Name: "order", Store: orders.db.Governance},
-		govern.Source{Name: "inventory", Store: inventory.db.Governance},
-	)}
-}
-
-func (v *view) close() error { return errors.Join(v.orders.db.Close(), v.inventory.db.Close()) }
+func (v *view) close() error { return v.services.close() }
 
 // waiting says what an order that is not settled waits for: the last thing
 // that happened on its way.

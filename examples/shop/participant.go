@@ -1,0 +1,58 @@
+package shop
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/settlemq/settle/consumer"
+	"github.com/settlemq/settle/dial"
+)
+
+// participant is one service of the shop at work on its database.
+type participant interface {
+	// reactions lists what its consumer group does, an event type each.
+	reactions() []reaction
+}
+
+// reaction is what a service does on an event.
+type reaction struct {
+	on string
+	do consumer.Handler[*sql.Tx]
+	// undo gives up on the event: it undoes what may have happened of it,
+	// outside too, and tells the others. It may be run again and again and does
+	// nothing once the order has moved on. Nil: there is nothing to undo.
+	undo consumer.Handler[*sql.Tx]
+	// outside: do or undo calls an outside system, and runs alone.
+	outside bool
+}
+
+// base is what every service has.
+type base struct {
+	db      *dial.Database
+	now     func() time.Time
+	rules   Rules
+	outside outsiders
+}
+
+// openService opens the database of a service and makes its business tables.
+func openService(ctx context.Context, dir, service, tables string, crash func(string)) (*dial.Database, error) {
+	u, err := databaseURL(dir, service)
+	if err != nil {
+		return nil, err
+	}
+	db, err := dial.Store(ctx, u, dial.StoreConfig{Service: service, Crash: crash})
+	if err != nil {
+		return nil, err
+	}
+	err = inTx(ctx, db, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, tables)
+		return err
+	})
+	if err != nil {
+		_ = db.Close()
+		return nil, fmt.Errorf("make tables of the %s service: %w", service, err)
+	}
+	return db, nil
+}
