@@ -45,6 +45,7 @@ var imports = map[string]struct{ ours, others []string }{
 	"cmd/settle": {ours: []string{"cli"}},
 
 	"internal/sim":       {ours: []string{"", "relay", "consumer"}},
+	"internal/shopdoc":   {ours: []string{"examples/shop", "examples/shop/lifecycle"}},
 	"internal/crashmain": {ours: []string{"cli"}},
 	"internal/lossydisk": {others: []string{"github.com/hanwen/go-fuse/v2"}},
 	"internal/rawbench":  {ours: []string{"any"}, others: []string{"any"}},
