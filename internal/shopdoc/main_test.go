@@ -27,7 +27,7 @@ func TestAPageThatIsOutOfDateIsNoticedAndRedrawn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := strings.Replace(string(page), "inventory.reserved", "inventory.kept", 1)
+	old := strings.Replace(string(page), "CREATED --> RESERVED: inventory.reserved", "CREATED --> RESERVED: inventory.kept", 1)
 	path := filepath.Join(t.TempDir(), "shop.md")
 	if err := os.WriteFile(path, []byte(old), 0o600); err != nil {
 		t.Fatal(err)
