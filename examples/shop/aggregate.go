@@ -54,6 +54,12 @@ func (a aggregate) next(i instance, input, when string) (lifecycle.Transition, e
 	return t, nil
 }
 
+// asks reports whether the machine's answer to input depends on when.
+func (a aggregate) asks(i instance, input, when string) bool {
+	t, _ := a.machine.Next(i.state, input, when)
+	return t.When == when
+}
+
 const saveInstance = `INSERT INTO %s (order_id, state, version, updated_at) VALUES (?, ?, ?, ?)
 ON CONFLICT (order_id) DO UPDATE SET state = excluded.state, version = excluded.version, updated_at = excluded.updated_at`
 

@@ -19,7 +19,8 @@ type paymentProvider interface {
 	// provider refuses; it is empty when the money was taken.
 	Capture(ctx context.Context, orderID, customerID string, amount Cents) (declined string, err error)
 	// Void bars every later capture for the order and gives back what was
-	// taken; returned says whether anything was.
+	// taken; returned says whether anything was, and says it again when asked
+	// again.
 	Void(ctx context.Context, orderID string) (returned bool, err error)
 }
 

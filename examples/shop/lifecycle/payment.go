@@ -56,7 +56,8 @@ func Payment() Machine {
 	}
 	rows = append(rows,
 		Transition{From: None, On: OrderCreated, To: PaymentOpen, Emits: PaymentCreated},
-		Transition{From: None, On: OrderCancelled, To: PaymentBarred},
+		Transition{From: None, On: OrderCancelled, When: NothingTaken, To: PaymentBarred},
+		Transition{From: None, On: OrderCancelled, When: MoneyReturned, To: PaymentReturned, Emits: PaymentRefunded},
 	)
 	waiting(None, PaymentCreated)
 	rows = append(rows, stays(PaymentOpen, OrderCreated)...)
