@@ -29,13 +29,25 @@ func newInventory(b base) *inventoryService {
 
 func (s *inventoryService) reactions() []reaction {
 	return []reaction{
-		{on: lifecycle.OrderCreated, do: s.created},
-		{on: lifecycle.OrderCancelled, do: s.cancelled},
+		{on: lifecycle.OrderCreated, do: s.created, undo: s.giveUp},
+		{on: lifecycle.OrderPaid, do: s.conclude},
+		{on: lifecycle.OrderCancelled, do: s.conclude},
 	}
 }
 
 // created takes order.created: all lines are reserved, or none.
 func (s *inventoryService) created(ctx context.Context, tx *sql.Tx, e *settle.Event) error {
+	return s.begin(ctx, tx, e, e.Type, "the order was cancelled before its stock was reserved")
+}
+
+// giveUp undoes order.created: no line is reserved.
+func (s *inventoryService) giveUp(ctx context.Context, tx *sql.Tx, e *settle.Event) error {
+	return s.begin(ctx, tx, e, lifecycle.Compensation(e.Type), "reserving the stock was given up")
+}
+
+// begin makes the lines of an order known and decides what becomes of them;
+// reason is why nothing is reserved when that is not for want of stock.
+func (s *inventoryService) begin(ctx context.Context, tx *sql.Tx, e *settle.Event, input, reason string) error {
 	order, err := orderOf(e)
 	if err != nil {
 		return err
@@ -44,22 +56,22 @@ func (s *inventoryService) created(ctx context.Context, tx *sql.Tx, e *settle.Ev
 	if err != nil {
 		return err
 	}
-	when, reason := "", "the order was cancelled before its stock was reserved"
-	if r.state == lifecycle.None {
+	when := ""
+	if s.reservations.asks(r, input, lifecycle.InStock) {
 		if when, reason, err = s.look(ctx, tx, order.Items); err != nil {
 			return err
 		}
 	}
-	row, err := s.reservations.next(r, e.Type, when)
+	row, err := s.reservations.next(r, input, when)
 	if err != nil || !row.Changes() {
 		return err
 	}
 	for _, it := range order.Items {
-		if err := s.reserveLine(ctx, tx, r, it, row.To == lifecycle.ReservationReserved); err != nil {
-			return err
+		if _, err := tx.ExecContext(ctx, insertLine, r.orderID, it.SKU, it.Quantity, r.at, r.at); err != nil {
+			return fmt.Errorf("insert reservation line: %w", err)
 		}
 	}
-	return s.reservations.save(ctx, tx, r, row, reservationFacts{OrderID: r.orderID, Items: order.Items, Reason: reason})
+	return s.apply(ctx, tx, r, row, reservationFacts{OrderID: r.orderID, Items: order.Items, Reason: reason})
 }
 
 const findStock = `SELECT available FROM t_stock WHERE sku = ?`
@@ -83,38 +95,14 @@ func (s *inventoryService) look(ctx context.Context, tx *sql.Tx, lines []Item) (
 	return when, reason, nil
 }
 
-const insertLine = `INSERT INTO t_reservation_line (order_id, sku, qty, state, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?)`
+const insertLine = `INSERT INTO t_reservation_line (order_id, sku, qty, state, created_at, updated_at) VALUES (?, ?, ?, 'INIT', ?, ?)`
 
-const takeStock = `UPDATE t_stock SET available = available - ?1, reserved = reserved + ?1 WHERE sku = ?2`
+const findLines = `SELECT sku, qty FROM t_reservation_line WHERE order_id = ? ORDER BY sku`
 
-const insertLedger = `INSERT INTO t_stock_ledger (cause_event_id, sku, kind, order_id, d_available, d_reserved, d_sold, created_at) VALUES (?, ?, ?, ?, ?, ?, 0, ?)`
-
-func (s *inventoryService) reserveLine(ctx context.Context, tx *sql.Tx, r instance, it Item, held bool) error {
-	state := "INIT"
-	if held {
-		state = "RESERVED"
-		if _, err := tx.ExecContext(ctx, takeStock, it.Quantity, it.SKU); err != nil {
-			return fmt.Errorf("take %d of %s: %w", it.Quantity, it.SKU, err)
-		}
-		if _, err := tx.ExecContext(ctx, insertLedger, r.event.ID, it.SKU, "RESERVE", r.orderID, -it.Quantity, it.Quantity, r.at); err != nil {
-			return fmt.Errorf("book %s: %w", it.SKU, err)
-		}
-	}
-	if _, err := tx.ExecContext(ctx, insertLine, r.orderID, it.SKU, it.Quantity, state, r.at, r.at); err != nil {
-		return fmt.Errorf("insert reservation line: %w", err)
-	}
-	return nil
-}
-
-const findHeld = `SELECT sku, qty FROM t_reservation_line WHERE order_id = ? AND state = 'RESERVED' ORDER BY sku`
-
-const giveBack = `UPDATE t_stock SET available = available + ?1, reserved = reserved - ?1 WHERE sku = ?2`
-
-const releaseLine = `UPDATE t_reservation_line SET state = 'RELEASED', updated_at = ? WHERE order_id = ? AND sku = ?`
-
-// cancelled takes order.cancelled: what is held for the order is given back,
-// and nothing will be held for it any more.
-func (s *inventoryService) cancelled(ctx context.Context, tx *sql.Tx, e *settle.Event) error {
+// conclude takes order.paid, which sells what is held for the order, and
+// order.cancelled, which gives it back whether it was sold or not; then
+// nothing will be held for it any more.
+func (s *inventoryService) conclude(ctx context.Context, tx *sql.Tx, e *settle.Event) error {
 	r, err := s.reservations.find(ctx, tx, e)
 	if err != nil {
 		return err
@@ -123,20 +111,19 @@ func (s *inventoryService) cancelled(ctx context.Context, tx *sql.Tx, e *settle.
 	if err != nil || !row.Changes() {
 		return err
 	}
-	held, err := items(ctx, tx, findHeld, r.orderID)
+	lines, err := items(ctx, tx, findLines, r.orderID)
 	if err != nil {
 		return err
 	}
-	for _, it := range held {
-		if _, err := tx.ExecContext(ctx, giveBack, it.Quantity, it.SKU); err != nil {
-			return fmt.Errorf("give back %d of %s: %w", it.Quantity, it.SKU, err)
-		}
-		if _, err := tx.ExecContext(ctx, insertLedger, e.ID, it.SKU, "RELEASE", r.orderID, it.Quantity, -it.Quantity, r.at); err != nil {
-			return fmt.Errorf("book %s: %w", it.SKU, err)
-		}
-		if _, err := tx.ExecContext(ctx, releaseLine, r.at, r.orderID, it.SKU); err != nil {
-			return fmt.Errorf("release reservation line: %w", err)
+	return s.apply(ctx, tx, r, row, reservationFacts{OrderID: r.orderID, Items: lines})
+}
+
+// apply moves the stock as a transition asks, and saves it with its event.
+func (s *inventoryService) apply(ctx context.Context, tx *sql.Tx, r instance, row lifecycle.Transition, facts reservationFacts) error {
+	for _, m := range movements(row) {
+		if err := s.move(ctx, tx, r, m); err != nil {
+			return err
 		}
 	}
-	return s.reservations.save(ctx, tx, r, row, reservationFacts{OrderID: r.orderID, Items: held})
+	return s.reservations.save(ctx, tx, r, row, facts)
 }

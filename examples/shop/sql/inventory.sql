@@ -10,7 +10,7 @@ CREATE TABLE IF NOT EXISTS t_stock (
 -- The reservation of a whole order: the aggregate whose events are numbered.
 CREATE TABLE IF NOT EXISTS t_reservation (
   order_id   TEXT    PRIMARY KEY,
-  state      TEXT    NOT NULL CHECK (state IN ('RESERVED', 'FAILED', 'RELEASED', 'BARRED')),
+  state      TEXT    NOT NULL CHECK (state IN ('RESERVED', 'FAILED', 'PREPAID', 'BARRED', 'CONFIRMED', 'RELEASED')),
   version    INTEGER NOT NULL,  -- counts its events
   updated_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
@@ -25,15 +25,16 @@ CREATE TABLE IF NOT EXISTS t_reservation_line (
   PRIMARY KEY (order_id, sku)
 ) STRICT, WITHOUT ROWID;
 -- Every movement of stock, with the event that caused it. That an event moves
--- an article once is also a rule of the table.
+-- an article once in each way is also a rule of the table.
 CREATE TABLE IF NOT EXISTS t_stock_ledger (
   cause_event_id TEXT    NOT NULL,
   sku            TEXT    NOT NULL,
-  kind           TEXT    NOT NULL CHECK (kind IN ('RESERVE', 'RELEASE')),
+  kind           TEXT    NOT NULL CHECK (kind IN ('RESERVE', 'SELL', 'RELEASE', 'RETURN')),
   order_id       TEXT    NOT NULL,
   d_available    INTEGER NOT NULL,
   d_reserved     INTEGER NOT NULL,
   d_sold         INTEGER NOT NULL,
   created_at     INTEGER NOT NULL,
+  CHECK (d_available + d_reserved + d_sold = 0),
   PRIMARY KEY (cause_event_id, sku, kind)
 ) STRICT, WITHOUT ROWID;

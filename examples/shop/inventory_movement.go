@@ -1,0 +1,63 @@
+package shop
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/settlemq/settle/examples/shop/lifecycle"
+)
+
+// movement is one kind of movement of stock: what each piece adds to what is
+// available, reserved and sold, and what a reservation's line was before and
+// is after it.
+type movement struct {
+	kind                      string
+	available, reserved, sold int
+	from, to                  string
+}
+
+// movements are what a reservation's change of state does to the stock of each
+// of its lines, one after the other. A line is INIT while nothing is held for
+// it.
+func movements(t lifecycle.Transition) []movement {
+	reserve := movement{kind: "RESERVE", available: -1, reserved: 1, from: "INIT", to: "RESERVED"}
+	sell := movement{kind: "SELL", reserved: -1, sold: 1, from: "RESERVED", to: "CONFIRMED"}
+	switch t.To {
+	case lifecycle.ReservationReserved:
+		return []movement{reserve}
+	case lifecycle.ReservationConfirmed:
+		if t.From == lifecycle.ReservationReserved {
+			return []movement{sell}
+		}
+		return []movement{reserve, sell}
+	case lifecycle.ReservationReleased:
+		if t.From == lifecycle.ReservationReserved {
+			return []movement{{kind: "RELEASE", available: 1, reserved: -1, from: "RESERVED", to: "RELEASED"}}
+		}
+		return []movement{{kind: "RETURN", available: 1, sold: -1, from: "CONFIRMED", to: "RELEASED"}}
+	}
+	return nil
+}
+
+const bookMovement = `INSERT INTO t_stock_ledger (cause_event_id, sku, kind, order_id, d_available, d_reserved, d_sold, created_at)
+SELECT ?, sku, ?, order_id, ? * qty, ? * qty, ? * qty, ? FROM t_reservation_line WHERE order_id = ? AND state = ?`
+
+const moveStock = `UPDATE t_stock SET available = available + ? * l.qty, reserved = reserved + ? * l.qty, sold = sold + ? * l.qty
+FROM t_reservation_line l WHERE l.order_id = ? AND l.state = ? AND l.sku = t_stock.sku`
+
+const moveLines = `UPDATE t_reservation_line SET state = ?, updated_at = ? WHERE order_id = ? AND state = ?`
+
+// move makes one movement of all lines of an order.
+func (s *inventoryService) move(ctx context.Context, tx *sql.Tx, r instance, m movement) error {
+	if _, err := tx.ExecContext(ctx, bookMovement, r.event.ID, m.kind, m.available, m.reserved, m.sold, r.at, r.orderID, m.from); err != nil {
+		return fmt.Errorf("book %s: %w", m.kind, err)
+	}
+	if _, err := tx.ExecContext(ctx, moveStock, m.available, m.reserved, m.sold, r.orderID, m.from); err != nil {
+		return fmt.Errorf("move stock by %s: %w", m.kind, err)
+	}
+	if _, err := tx.ExecContext(ctx, moveLines, m.to, r.at, r.orderID, m.from); err != nil {
+		return fmt.Errorf("move reservation lines by %s: %w", m.kind, err)
+	}
+	return nil
+}
