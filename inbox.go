@@ -122,6 +122,11 @@ type Item struct {
 	Cause string
 	// AcceptDuplicate lets a replay pass the dedup floor.
 	AcceptDuplicate bool
+	// Compensate says that a person has given up on the event: what runs in
+	// place of its handler is its compensation, and it ends as COMPENSATED, by
+	// whom and why. Due sets it; an item of the retry store for which a person
+	// has wished otherwise since is VerdictStored.
+	Compensate bool
 }
 
 // Class is the coarse kind of a failure; it becomes the dead letter's class.
@@ -151,15 +156,16 @@ const (
 type Verdict int
 
 const (
-	// VerdictApplied: the handler ran and its effect is durable.
+	// VerdictApplied: the handler, or the compensation, ran and its effect is
+	// durable.
 	VerdictApplied Verdict = iota
-	// VerdictRejected: the handler returned Reject; recorded.
+	// VerdictRejected: it returned Reject; recorded.
 	VerdictRejected
 	// VerdictIgnored: not handled by this group.
 	VerdictIgnored
 	// VerdictDuplicate: done before.
 	VerdictDuplicate
-	// VerdictStored: parked or dead already; nothing to do.
+	// VerdictStored: parked or dead already, or wished otherwise; nothing to do.
 	VerdictStored
 	// VerdictParked: stored in the retry store by IntentPark.
 	VerdictParked
@@ -193,7 +199,7 @@ type Result struct {
 }
 
 // Due is an answer of Inbox.Due. Items have RetryID, Attempt (attempts made so
-// far), Class and Cause set, in order per key.
+// far), Class, Cause and Compensate set, in order per key.
 type Due struct {
 	Items []Item
 	Next  time.Time

@@ -55,8 +55,12 @@ func (c *call[Tx]) apply(cmd Apply) Applied {
 
 // handle is called by the inbox for each item that is new.
 func (c *call[Tx]) handle(ctx context.Context, tx Tx, i int) error {
-	e := c.cmd.Work.Items[i].Record.Event
+	it := &c.cmd.Work.Items[i]
+	e := it.Record.Event
 	h := c.s.handlers[e.Type]
+	if it.Compensate {
+		h = h.compensation
+	}
 	e, err := h.upcast(e)
 	if err != nil {
 		return err
@@ -100,7 +104,7 @@ func (c *call[Tx]) timed(ctx context.Context, h *handler[Tx], n int, run func(co
 	began := time.Now()
 	err := protect(c.limit.start(ctx, timeout), run)
 	expired := c.limit.stop()
-	c.note(h.eventType, n, time.Since(began))
+	c.note(h, n, time.Since(began))
 	switch {
 	case err == nil && !expired:
 		return nil
@@ -124,13 +128,13 @@ func protect(ctx context.Context, run func(context.Context) error) (err error) {
 	return run(ctx)
 }
 
-func (c *call[Tx]) note(eventType string, n int, took time.Duration) {
+func (c *call[Tx]) note(h *handler[Tx], n int, took time.Duration) {
 	for i := range c.times {
-		if t := &c.times[i]; t.Type == eventType {
+		if t := &c.times[i]; t.Type == h.eventType && t.Compensation == h.compensates {
 			t.Calls += n
 			t.Took += took
 			return
 		}
 	}
-	c.times = append(c.times, HandlerTime{Type: eventType, Calls: n, Took: took})
+	c.times = append(c.times, HandlerTime{Type: h.eventType, Calls: n, Took: took, Compensation: h.compensates})
 }

@@ -117,6 +117,10 @@ type HandlerRule struct {
 	Batch bool
 	// MaxVersion is the highest payload version it takes. Defaults to 1.
 	MaxVersion int
+	// Compensation is the rule of what runs in its place when a person has
+	// given up on the event; its own Batch and Compensation say nothing.
+	// Defaults to nil: there is none.
+	Compensation *HandlerRule
 }
 
 func (c Config) withDefaults() Config {

@@ -21,12 +21,14 @@ type rig struct {
 	in      *fakeInbox
 	now     time.Time
 	handle  func(e *settle.Event) error
-	answers map[DeliveryID]error // of deliveries
+	undo    func(e *settle.Event) error // the compensation
+	answers map[DeliveryID]error        // of deliveries
 	notes   []Note
 	works   []settle.Work // every Apply, in order
 	batches []string
 	alone   []bool
 	handled []string
+	undone  []string // for which the compensation was called
 	wake    time.Time
 	halted  error
 	stopped bool
@@ -46,6 +48,7 @@ func newRig(t testing.TB, cfg Config, types ...string) *rig {
 
 func newRigWith(t testing.TB, cfg Config, rules map[string]HandlerRule) *rig {
 	r := &rig{t: t, now: epoch, answers: map[DeliveryID]error{}, handle: func(*settle.Event) error { return nil }}
+	r.undo = func(*settle.Event) error { return nil }
 	r.m = NewMachine("g", rules, cfg)
 	r.in = newFakeInbox(func() time.Time { return r.now })
 	r.step(Tick{})
@@ -105,7 +108,7 @@ func (r *rig) apply(c Apply) Applied {
 	var events []*settle.Event
 	var batchErr error
 	w := c.Work
-	times := map[string]int{}
+	times := map[HandlerTime]int{}
 	w.BeforeCommit = func(context.Context) error {
 		if len(events) == 0 {
 			return nil
@@ -123,7 +126,11 @@ func (r *rig) apply(c Apply) Applied {
 	}
 	results, err := r.in.Apply(context.Background(), w, func(_ context.Context, tx *fakeTx, i int) error {
 		e := w.Items[i].Record.Event
-		times[e.Type]++
+		times[HandlerTime{Type: e.Type, Compensation: w.Items[i].Compensate}]++
+		if w.Items[i].Compensate {
+			r.undone = append(r.undone, e.ID)
+			return r.undo(e)
+		}
 		if c.Batch != "" {
 			events = append(events, e)
 			return nil
@@ -140,9 +147,10 @@ func (r *rig) apply(c Apply) Applied {
 		return nil
 	})
 	out := Applied{ID: c.ID, Results: results, Err: err, BatchErr: batchErr}
-	for name, n := range times {
+	for t, n := range times {
 		if r.spent > 0 {
-			out.Times = append(out.Times, HandlerTime{name, n, time.Duration(n) * r.spent})
+			t.Calls, t.Took = n, time.Duration(n)*r.spent
+			out.Times = append(out.Times, t)
 		}
 	}
 	return out

@@ -51,6 +51,12 @@ func (x *dueEvent) restored(at time.Time) *settle.Item {
 	return &it
 }
 
+// named is it with what names its row, and what a person wished for it.
+func (x *dueEvent) named(it settle.Item) settle.Item {
+	it.RetryID, it.AcceptDuplicate, it.Compensate = x.loaded.RetryID, x.loaded.AcceptDuplicate, x.loaded.Compensate
+	return it
+}
+
 func (m *Machine) dueLoaded(in DueLoaded) {
 	m.due.loading = false
 	if in.Err != nil {
@@ -124,7 +130,7 @@ func (m *Machine) admitDue(w *work, i int) admission {
 	if len(w.items) >= m.store.rows || len(w.items) > 0 && w.bytes+len(r.Raw) > m.cfg.BatchBytes {
 		return workFull
 	}
-	it, k := m.triage(*r)
+	it, k := m.triage(*r, x.loaded.Compensate)
 	if x.out == nil {
 		m.decideDue(i, it, k)
 	}
@@ -151,9 +157,8 @@ func (m *Machine) admitDue(w *work, i int) admission {
 			return answer
 		}
 	}
-	it.RetryID, it.AcceptDuplicate = x.loaded.RetryID, x.loaded.AcceptDuplicate
 	w.stage = want
-	w.add(ref{i: i}, it, len(r.Raw))
+	w.add(ref{i: i}, x.named(it), len(r.Raw))
 	if single {
 		return takenLast
 	}
@@ -165,6 +170,9 @@ func (m *Machine) admitDue(w *work, i int) admission {
 func (m *Machine) decideDue(i int, it settle.Item, k *kind) {
 	x := &m.due.items[i]
 	switch {
+	case k == nil && it.Class == settle.ClassPermanent: // can't be compensated
+		it.Cause += "; before that: " + x.loaded.Cause
+		m.due.fail(i, it, m.cfg.Pass)
 	case k == nil: // not handled any more, undecodable, paused
 		it.Attempt = x.loaded.Attempt
 		x.out = &it
@@ -277,10 +285,8 @@ func (m *Machine) lastWords() {
 			x.out = x.restored(m.now)
 		}
 		if x.out != nil && !x.gone && len(w.items) < m.cfg.BatchRows {
-			it := *x.out
-			it.RetryID, it.AcceptDuplicate = x.loaded.RetryID, x.loaded.AcceptDuplicate
 			w.stage = stageRecord
-			w.add(ref{i: i}, it, len(it.Record.Raw))
+			w.add(ref{i: i}, x.named(*x.out), len(x.out.Record.Raw))
 		}
 	}
 	if len(w.items) == 0 {

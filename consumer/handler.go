@@ -57,10 +57,18 @@ type handler[Tx any] struct {
 	options   HandlerOptions
 	one       Handler[Tx]
 	many      BatchHandler[Tx]
+	// compensation is nil when there is none; compensates is true in one.
+	compensation *handler[Tx]
+	compensates  bool
 }
 
 func (h *handler[Tx]) rule() HandlerRule {
-	return HandlerRule{External: h.options.External, Batch: h.many != nil, MaxVersion: h.options.MaxVersion}
+	rule := HandlerRule{External: h.options.External, Batch: h.many != nil, MaxVersion: h.options.MaxVersion}
+	if h.compensation != nil {
+		c := h.compensation.rule()
+		rule.Compensation = &c
+	}
+	return rule
 }
 
 // upcast returns the event as the handler wants it.

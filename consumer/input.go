@@ -58,11 +58,13 @@ type Applied struct {
 	Times []HandlerTime
 }
 
-// HandlerTime is the time spent in the handler of one event type.
+// HandlerTime is the time spent in the handler of one event type, or in its
+// compensation.
 type HandlerTime struct {
-	Type  string
-	Calls int
-	Took  time.Duration
+	Type         string
+	Calls        int
+	Took         time.Duration
+	Compensation bool
 }
 
 // DueLoaded answers LoadDue.

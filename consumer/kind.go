@@ -2,11 +2,13 @@ package consumer
 
 import "time"
 
-// kind is an event type that the group handles.
+// kind is an event type that the group handles, or the compensation of one.
 type kind struct {
 	name string
 	rule HandlerRule
 	gate gate
+	// compensation is nil when there is none.
+	compensation *kind
 	// each is how long the handler takes for one event, smoothed.
 	each time.Duration
 	// rows bounds a batch handler's call; it is halved while calls fail.

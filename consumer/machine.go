@@ -22,6 +22,8 @@ import (
 //     that applies what came before it; everything else goes on.
 //   - What is in the retry store is tried from there, in order per key. An
 //     attempt is written down before it is made where a process may die of it.
+//   - What a person has given up on is compensated by the same rules as it
+//     would be handled; where there is no compensation it is dead again at once.
 //   - The fault of a store, a dependency or a shutdown costs no attempt.
 type Machine struct {
 	group string
@@ -101,10 +103,11 @@ func NewMachine(group string, handlers map[string]HandlerRule, cfg Config) *Mach
 		stats: Stats{Group: group, Core: cfg.Core},
 	}
 	for name, rule := range handlers {
-		k := &kind{name: name, rule: rule, rows: cfg.BatchRows}
-		k.rule.MaxVersion = max(rule.MaxVersion, 1)
+		k := m.newKind(name, rule)
 		m.kinds[name] = k
-		m.order = append(m.order, k)
+		if c := rule.Compensation; c != nil {
+			k.compensation = m.newKind(compensationOf+name, HandlerRule{External: c.External, MaxVersion: c.MaxVersion})
+		}
 	}
 	slices.SortFunc(m.order, func(a, b *kind) int {
 		if a.name < b.name {
@@ -117,6 +120,25 @@ func NewMachine(group string, handlers map[string]HandlerRule, cfg Config) *Mach
 	}
 	m.bucket = newBucket(cfg.RateLimit, cfg.RateBurst)
 	return m
+}
+
+// compensationOf begins the name of a compensation where people see it.
+const compensationOf = "compensation of "
+
+func (m *Machine) newKind(name string, rule HandlerRule) *kind {
+	k := &kind{name: name, rule: rule, rows: m.cfg.BatchRows}
+	k.rule.MaxVersion = max(rule.MaxVersion, 1)
+	m.order = append(m.order, k)
+	return k
+}
+
+// kindOf returns what is called for an event; nil if nothing is.
+func (m *Machine) kindOf(eventType string, compensate bool) *kind {
+	k := m.kinds[eventType]
+	if k != nil && compensate {
+		return k.compensation
+	}
+	return k
 }
 
 // Step takes one input at time now and returns the commands that follow from

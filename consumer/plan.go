@@ -65,7 +65,7 @@ func (m *Machine) admit(w *work, d *delivery, i int) admission {
 	it := m.plan(d, i)
 	answer := taken
 	if it.Intent == settle.IntentHandle {
-		if answer = m.admitCall(w, m.kinds[r.Event.Type]); answer == heldBack || answer == workFull {
+		if answer = m.admitCall(w, m.kindOf(r.Event.Type, it.Compensate)); answer == heldBack || answer == workFull {
 			return answer
 		}
 	}
@@ -109,7 +109,7 @@ func (m *Machine) plan(d *delivery, i int) settle.Item {
 	if it, ok := d.written[i]; ok {
 		return it
 	}
-	it, k := m.triage(*r)
+	it, k := m.triage(*r, false)
 	switch {
 	case k == nil:
 	case i < d.suspect:
@@ -123,8 +123,8 @@ func (m *Machine) plan(d *delivery, i int) settle.Item {
 
 // triage says what is to be done with a record whatever its history; k is nil
 // when its handler is not to be called.
-func (m *Machine) triage(r settle.Record) (it settle.Item, k *kind) {
-	it.Record = r
+func (m *Machine) triage(r settle.Record, compensate bool) (it settle.Item, k *kind) {
+	it.Record, it.Compensate = r, compensate
 	if r.Event == nil {
 		it.Intent, it.Class = settle.IntentDie, settle.ClassDecode
 		it.Cause = "record has no event"
@@ -133,7 +133,12 @@ func (m *Machine) triage(r settle.Record) (it settle.Item, k *kind) {
 		}
 		return it, nil
 	}
-	k = m.kinds[r.Event.Type]
+	k = m.kindOf(r.Event.Type, compensate)
+	if k == nil && compensate {
+		it.Intent, it.Class = settle.IntentDie, settle.ClassPermanent
+		it.Cause = "group " + m.group + " has no compensation for event type " + r.Event.Type
+		return it, nil
+	}
 	if k == nil {
 		it.Intent = settle.IntentIgnore
 		return it, nil
@@ -149,7 +154,7 @@ func (m *Machine) triage(r settle.Record) (it settle.Item, k *kind) {
 		return it, nil
 	}
 	it.Intent = settle.IntentHandle
-	if m.cfg.EffectKey != nil {
+	if m.cfg.EffectKey != nil && !compensate { // what is given up has no effect to key
 		if err := m.effectKey(&it); err != nil {
 			it.Intent, it.Class, it.Cause = settle.IntentDie, settle.ClassPanic, err.Error()
 			return it, nil

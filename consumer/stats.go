@@ -16,6 +16,9 @@ type Stats struct {
 	Rejected  int64 `json:"rejected"`
 	Duplicate int64 `json:"duplicate"`
 	Ignored   int64 `json:"ignored"`
+	// Compensated counts events that were given up, whatever their
+	// compensation found to do; they are in none of the counts above.
+	Compensated int64 `json:"compensated"`
 	// Failed counts attempts that failed, Retried those after the first.
 	Failed  int64 `json:"failed"`
 	Retried int64 `json:"retried"`
@@ -34,11 +37,17 @@ type Stats struct {
 }
 
 func (s *Stats) count(it *settle.Item, v settle.Verdict) {
+	ran := v == settle.VerdictApplied || v == settle.VerdictRejected
 	switch v {
-	case settle.VerdictApplied:
-		s.Applied++
-	case settle.VerdictRejected:
-		s.Rejected++
+	case settle.VerdictApplied, settle.VerdictRejected:
+		switch {
+		case it.Compensate:
+			s.Compensated++
+		case v == settle.VerdictApplied:
+			s.Applied++
+		default:
+			s.Rejected++
+		}
 	case settle.VerdictIgnored:
 		s.Ignored++
 	case settle.VerdictDuplicate, settle.VerdictStored:
@@ -50,7 +59,7 @@ func (s *Stats) count(it *settle.Item, v settle.Verdict) {
 			s.Parked++
 		}
 	}
-	if it.Attempt > 1 && (v == settle.VerdictApplied || v == settle.VerdictRejected) {
+	if it.Attempt > 1 && ran {
 		s.Retried++
 	}
 }

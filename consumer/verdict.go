@@ -15,7 +15,7 @@ func (m *Machine) applied(in Applied) {
 		return
 	}
 	for _, t := range in.Times {
-		if k := m.kinds[t.Type]; k != nil {
+		if k := m.kindOf(t.Type, t.Compensation); k != nil {
 			k.observe(t)
 		}
 	}
@@ -109,7 +109,7 @@ func (m *Machine) durable(w *work, i int, res *settle.Result) {
 	m.stats.count(it, res.Verdict)
 	switch res.Verdict {
 	case settle.VerdictApplied, settle.VerdictRejected:
-		if k := m.kinds[it.Record.Event.Type]; k != nil && !k.gate.quiet() {
+		if k := m.kindOf(it.Record.Event.Type, it.Compensate); k != nil && !k.gate.quiet() {
 			if k.gate.open {
 				m.emit(Note{State: "breaker", Now: "closed", Name: k.name})
 			}
@@ -138,7 +138,7 @@ func (m *Machine) failed(w *work, i int, err error, stack string) bool {
 	if m.stopping && errors.Is(err, context.Canceled) {
 		return false
 	}
-	k := m.kinds[it.Record.Event.Type]
+	k := m.kindOf(it.Record.Event.Type, it.Compensate)
 	if settle.IsUnavailable(err) {
 		m.breaker(k, k.gate.unavailable(m.now, m.cfg.Breaker), err)
 		if r.d == nil {
@@ -177,6 +177,9 @@ func (m *Machine) breaker(k *kind, opened bool, err error) {
 // outcome says what a failed attempt leads to: a later one, or a dead letter.
 func (m *Machine) outcome(it *settle.Item, err error, stack string) settle.Item {
 	out := *it
+	if it.Compensate {
+		err = fmt.Errorf("compensation: %w", err)
+	}
 	out.Intent, out.Class, out.Cause, out.EffectKey = settle.IntentDie, settle.ClassHandler, cause(err, stack), ""
 	var panicked *PanicError
 	var version *VersionError

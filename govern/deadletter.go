@@ -9,11 +9,13 @@ import (
 
 // States of a dead letter.
 const (
-	StateOpen       = "OPEN"
-	StateReplaying  = "REPLAYING" // a replay was asked for; the outcome is not known yet
-	StateReplayed   = "REPLAYED"  // the replay took effect
-	StateDiscarded  = "DISCARDED"
-	StateSuperseded = "SUPERSEDED" // an edited event took its place
+	StateOpen         = "OPEN"
+	StateReplaying    = "REPLAYING"    // a replay was asked for; the outcome is not known yet
+	StateReplayed     = "REPLAYED"     // the replay took effect
+	StateCompensating = "COMPENSATING" // a compensation was asked for; the outcome is not known yet
+	StateCompensated  = "COMPENSATED"  // the event was given up, and its compensation is done
+	StateDiscarded    = "DISCARDED"
+	StateSuperseded   = "SUPERSEDED" // an edited event took its place
 )
 
 // DeadLetter is an event that can't go on without a person. Group is empty
@@ -92,6 +94,13 @@ type DeadLetters interface {
 	// audits it in the same transaction. One outcome per id: an id that is not
 	// OPEN is refused. The state becomes REPLAYED by whoever applies it.
 	Replay(ctx context.Context, a Act, o ReplayOptions, ids ...int64) ([]Outcome, error)
+	// Compensate gives up on dead letters of consumer groups: the compensation
+	// of their event type runs in place of the handler, as a replay would run
+	// that, and what is behind goes on once it is done. It is audited in the
+	// same transaction; a.Reason is required. One outcome per id: an id that is
+	// not OPEN, or whose record can't be understood, is refused. A group that
+	// has no compensation for the event type opens the dead letter again.
+	Compensate(ctx context.Context, a Act, ids ...int64) ([]Outcome, error)
 	// Discard closes dead letters for good, lets those behind them go on, and
 	// audits it. a.Reason is required.
 	Discard(ctx context.Context, a Act, ids ...int64) ([]Outcome, error)

@@ -19,8 +19,12 @@ const (
 	StageDuplicate = "duplicate" // another event had the same effect
 	StageDead      = "dead"
 	StageReplay    = "replay" // a person asked for it
-	StageDiscarded = "discarded"
-	StageMissing   = "missing" // evidence that should be there is not
+	// StageCompensate: a person gave up on it; StageCompensated: and what may
+	// have happened of it was undone.
+	StageCompensate  = "compensate"
+	StageCompensated = "compensated"
+	StageDiscarded   = "discarded"
+	StageMissing     = "missing" // evidence that should be there is not
 )
 
 // Step is one thing that is known of one event.

@@ -28,7 +28,7 @@ func (g *Governance) replayPublish(ctx context.Context, tx *sql.Tx, now time.Tim
 	if _, err := tx.ExecContext(ctx, bumpControls); err != nil {
 		return "", err
 	}
-	_, err = tx.ExecContext(ctx, beginReplay, a.By, d.id)
+	_, err = tx.ExecContext(ctx, beginAgain, govern.StateReplaying, a.By, d.id)
 	return "", err
 }
 

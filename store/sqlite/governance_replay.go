@@ -106,51 +106,77 @@ func (g *Governance) Replay(ctx context.Context, a govern.Act, o govern.ReplayOp
 }
 
 const reviveRetry = `UPDATE t_consume_retry SET state = 'PARKED', attempts = 0, next_at = ?, parked_at = ?, replays = replays + 1,
-accept_duplicate = max(accept_duplicate, ?), class = CASE class WHEN 'kills_process' THEN 'suspect' ELSE class END
+accept_duplicate = max(accept_duplicate, ?), compensate = ?, class = CASE class WHEN 'kills_process' THEN 'suspect' ELSE class END
 WHERE consumer_group = ? AND event_id = ?`
 
 const remakeRetry = `INSERT INTO t_consume_retry
 (consumer_group, aggregate_id, event_id, event_type, aggregate_type, aggregate_seq, biz_key, trace_id, state, blocking, attempts,
- next_at, class, cause, accept_duplicate, replays, parked_at, topic, partition, offset, position, recorded_at, record_key, raw, headers)
+ next_at, class, cause, accept_duplicate, compensate, replays, parked_at, topic, partition, offset, position, recorded_at, record_key, raw, headers)
 SELECT consumer_group, aggregate_id, event_id, event_type, aggregate_type, aggregate_seq, biz_key, trace_id, 'PARKED', 0, 0,
- ?1, CASE class WHEN 'kills_process' THEN 'suspect' ELSE class END, reason, ?2, 1, ?1, topic, partition, offset, position, recorded_at, record_key, raw, headers
+ ?1, CASE class WHEN 'kills_process' THEN 'suspect' ELSE class END, reason, ?2, ?4, 1, ?1, topic, partition, offset, position, recorded_at, record_key, raw, headers
 FROM t_dead_letter WHERE id = ?3`
 
 const parkLog = `UPDATE t_message_consume_log SET status = 'PARKED' WHERE consumer_group = ? AND event_id = ?`
 
-const beginReplay = `UPDATE t_dead_letter SET state = 'REPLAYING', acted_by = ? WHERE id = ?`
+const beginAgain = `UPDATE t_dead_letter SET state = ?, acted_by = ? WHERE id = ?`
 
-// replayConsume makes the event due again, from its first attempt. One that
-// holds its key does so in its old place; one that nothing waits for waits for
-// nothing either. The consumer that applies it closes the dead letter.
 func replayConsume(ctx context.Context, tx *sql.Tx, now time.Time, a govern.Act, o govern.ReplayOptions, d *deadLetter) (string, error) {
+	switch {
+	case d.class == settle.ClassBeyondWindow && !o.AcceptPossibleDuplicate:
+		return "it is older than what the group remembers and may have been applied already; accept a possible duplicate to replay it", nil
+	}
+	return revive(ctx, tx, now, d, revival{state: govern.StateReplaying, by: a.By, accept: o.AcceptPossibleDuplicate})
+}
+
+// Compensate implements govern.DeadLetters. That an event may have been applied
+// already is no reason against it: a compensation undoes what may have happened.
+func (g *Governance) Compensate(ctx context.Context, a govern.Act, ids ...int64) ([]govern.Outcome, error) {
+	if a.Reason == "" {
+		return nil, errors.New("compensate dead letters: a reason is required")
+	}
+	return g.acts(ctx, a, "dlq.compensate", ids, func(tx *sql.Tx, now time.Time, d *deadLetter) (string, error) {
+		if d.relay {
+			return "it was never published, so no group has anything of it to undo; replay it, or discard it", nil
+		}
+		wish := "by " + a.By + ": " + a.Reason
+		return revive(ctx, tx, now, d, revival{state: govern.StateCompensating, by: a.By, compensate: wish})
+	})
+}
+
+// revival is how an event becomes due again.
+type revival struct {
+	state, by string
+	// compensate is by whom and why it is given up; "": it is to be handled.
+	compensate string
+	accept     bool // though it may be a duplicate
+}
+
+// revive makes the event due again, from its first attempt. One that holds its
+// key does so in its old place; one that nothing waits for waits for nothing
+// either. The consumer that is done with it closes the dead letter.
+func revive(ctx context.Context, tx *sql.Tx, now time.Time, d *deadLetter, r revival) (string, error) {
 	switch {
 	case d.class == settle.ClassDecode:
 		return "its record can't be understood: publish what it should have said, and discard it", nil
-	case d.class == settle.ClassBeyondWindow && !o.AcceptPossibleDuplicate:
-		return "it is older than what the group remembers and may have been applied already; accept a possible duplicate to replay it", nil
 	case final(d.status):
 		return "the group's log says that the event is " + d.status, nil
 	case !d.kept:
 		return "its record was not kept", nil
 	}
-	accept := o.AcceptPossibleDuplicate
-	res, err := tx.ExecContext(ctx, reviveRetry, now.UnixMicro(), now.UnixMicro(), accept, d.group, d.eventID)
+	compensate := text(r.compensate)
+	found, err := affected(tx.ExecContext(ctx, reviveRetry, now.UnixMicro(), now.UnixMicro(), r.accept, compensate, d.group, d.eventID))
 	if err != nil {
 		return "", err
 	}
-	if n, err := res.RowsAffected(); err != nil || n == 0 {
-		if err != nil {
-			return "", err
-		}
-		if _, err := tx.ExecContext(ctx, remakeRetry, now.UnixMicro(), accept, d.id); err != nil {
+	if !found {
+		if _, err := tx.ExecContext(ctx, remakeRetry, now.UnixMicro(), r.accept, d.id, compensate); err != nil {
 			return "", err
 		}
 	}
 	if _, err := tx.ExecContext(ctx, parkLog, d.group, d.eventID); err != nil {
 		return "", err
 	}
-	_, err = tx.ExecContext(ctx, beginReplay, a.By, d.id)
+	_, err = tx.ExecContext(ctx, beginAgain, r.state, r.by, d.id)
 	return "", err
 }
 

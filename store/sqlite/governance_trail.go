@@ -176,6 +176,8 @@ func (t *trail) consumed(ctx context.Context) error {
 			s.Stage = govern.StageApplied
 		case statusRejected:
 			s.Stage = govern.StageRejected
+		case statusCompensated:
+			s.Stage = govern.StageCompensated
 		case statusDuplicate:
 			s.Stage = govern.StageDuplicate
 		case statusSuperseded:
@@ -229,7 +231,7 @@ JOIN t_audit a ON a.target = (CASE d.service_side WHEN 'relay' THEN 'relay' ELSE
 UNION ALL SELECT e.value, '', a.at, a.actor, a.action, a.reason FROM json_each(?1) e JOIN t_audit a ON a.target = e.value`
 
 func (t *trail) acts(ctx context.Context) error {
-	stages := map[string]string{"dlq.replay": govern.StageReplay, "dlq.discard": govern.StageDiscarded, "control.skip": govern.StageDiscarded}
+	stages := map[string]string{"dlq.replay": govern.StageReplay, "dlq.compensate": govern.StageCompensate, "dlq.discard": govern.StageDiscarded, "control.skip": govern.StageDiscarded}
 	return each(ctx, t.tx, func(rows *sql.Rows) error {
 		var s govern.Step
 		var at int64

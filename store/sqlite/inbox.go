@@ -137,7 +137,7 @@ func (a *apply) do(ctx, db context.Context, i int, s *step, res *settle.Result, 
 		out, failed := contain(func() error { return handle(ctx, a.tx, i) })
 		if rej, ok := settle.Rejected(out.Err); ok && out.Panic == "" {
 			res.Verdict, res.Err = settle.VerdictRejected, out.Err
-			if err := a.reject(db, i, rej.Reason); err != nil {
+			if err := a.reject(db, i, s, rej.Reason); err != nil {
 				return false, err
 			}
 		} else if failed {

@@ -13,7 +13,7 @@ import (
 // maxDueBytes bounds what one Due loads, beyond its first event.
 const maxDueBytes = 4 << 20
 
-const retryColumns = `id, aggregate_id, attempts, next_at, class, cause, accept_duplicate, state, topic, partition, offset, position, recorded_at, record_key, raw, headers`
+const retryColumns = `id, aggregate_id, attempts, next_at, class, cause, accept_duplicate, compensate IS NOT NULL, state, topic, partition, offset, position, recorded_at, record_key, raw, headers`
 
 const readDueHeads = `SELECT id, aggregate_id, blocking FROM t_consume_retry
 WHERE consumer_group = ? AND state = 'PARKED' AND next_at IS NOT NULL AND next_at <= ? ORDER BY next_at, id LIMIT ?`
@@ -117,7 +117,7 @@ func scanRetry(rows *sql.Rows) (settle.Item, bool, error) {
 	var next, recorded sql.NullInt64
 	var state, key, headers string
 	r := &it.Record
-	err := rows.Scan(&it.RetryID, &key, &it.Attempt, &next, &it.Class, &it.Cause, &it.AcceptDuplicate, &state,
+	err := rows.Scan(&it.RetryID, &key, &it.Attempt, &next, &it.Class, &it.Cause, &it.AcceptDuplicate, &it.Compensate, &state,
 		&r.At.Topic, &r.At.Partition, &r.At.Offset, &r.Position, &recorded, &r.Key, &r.Raw, &headers)
 	if err != nil {
 		return it, false, err

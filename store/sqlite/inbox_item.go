@@ -20,13 +20,15 @@ const (
 	statusDead       = "DEAD"
 	statusDiscarded  = "DISCARDED"
 	statusSuperseded = "SUPERSEDED"
-	statusSuccess    = "SUCCESS"
+	// statusCompensated: a person gave up on it, and its compensation is done.
+	statusCompensated = "COMPENSATED"
+	statusSuccess     = "SUCCESS"
 )
 
 // final reports whether an event with this status is done with.
 func final(status string) bool {
 	switch status {
-	case statusApplied, statusSuccess, statusRejected, statusDuplicate, statusDiscarded, statusSuperseded:
+	case statusApplied, statusSuccess, statusRejected, statusDuplicate, statusCompensated, statusDiscarded, statusSuperseded:
 		return true
 	}
 	return false

@@ -154,7 +154,7 @@ func (a *apply) loadEffects(db context.Context, f *facts) error {
 	return nil
 }
 
-const readRetries = `SELECT id, event_id, state = 'DEAD', blocking, replays, gap_since FROM t_consume_retry
+const readRetries = `SELECT id, event_id, state = 'DEAD', blocking, replays, gap_since, compensate FROM t_consume_retry
 WHERE consumer_group = ? AND id IN (SELECT value FROM json_each(?))`
 
 func (a *apply) loadRetries(db context.Context, f *facts) error {
@@ -170,11 +170,12 @@ func (a *apply) loadRetries(db context.Context, f *facts) error {
 	err := each(db, a.tx, func(rows *sql.Rows) error {
 		var id int64
 		var gap sql.NullInt64
+		var compensate sql.NullString
 		var r retryRow
-		if err := rows.Scan(&id, &r.eventID, &r.dead, &r.blocking, &r.replays, &gap); err != nil {
+		if err := rows.Scan(&id, &r.eventID, &r.dead, &r.blocking, &r.replays, &gap, &compensate); err != nil {
 			return err
 		}
-		r.gapSince = when(gap)
+		r.gapSince, r.compensate = when(gap), compensate.String
 		f.retries[id] = r
 		return nil
 	}, readRetries, a.w.Group, list(ids))

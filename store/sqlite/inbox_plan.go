@@ -44,6 +44,8 @@ type retryRow struct {
 	blocking bool
 	replays  int
 	gapSince time.Time
+	// compensate is by whom and why it is given up; "": it is to be handled.
+	compensate string
 }
 
 type blocker struct {
@@ -192,7 +194,7 @@ func (p *planner) leftOver(it *item, until time.Time) step {
 func (p *planner) retried(it *item) step {
 	held, ok := p.retries[it.RetryID]
 	row, known := p.row(it)
-	if !ok || held.eventID != it.eventID || p.gone[it.RetryID] || held.dead {
+	if !ok || held.eventID != it.eventID || p.gone[it.RetryID] || held.dead || it.Compensate != (held.compensate != "") {
 		if known && final(row.status) {
 			return step{verdict: settle.VerdictDuplicate}
 		}
@@ -261,6 +263,8 @@ func (p *planner) run(it *item, held *retryRow, advance bool) step {
 	s := step{verdict: settle.VerdictApplied, run: true, effect: true, advance: advance}
 	if it.Intent == settle.IntentIgnore {
 		s = step{verdict: settle.VerdictIgnored, forget: held != nil, advance: advance}
+	} else if held != nil && held.compensate != "" {
+		s.status, s.reason, s.effect = statusCompensated, held.compensate, false
 	} else if !p.inserted(it) {
 		s.status = statusApplied
 	}
@@ -282,7 +286,11 @@ func (p *planner) leave(it *item, s step) step {
 		return s
 	}
 	s.remove = append(s.remove, it.RetryID)
-	s.closed = append(s.closed, closing{it.eventID, govern.StateReplayed})
+	state := govern.StateReplayed
+	if p.retries[it.RetryID].compensate != "" {
+		state = govern.StateCompensated
+	}
+	s.closed = append(s.closed, closing{it.eventID, state})
 	s.promote = true
 	return s
 }
@@ -345,7 +353,7 @@ func (p *planner) learn(it *item, s *step) {
 		delete(p.logged, it.eventID)
 	}
 	if key := (effectKey{it.eventType, it.EffectKey}); it.EffectKey != "" {
-		if s.run {
+		if s.run && s.effect {
 			p.effects[key] = it.eventID
 		} else if p.effects[key] == it.eventID {
 			delete(p.effects, key)

@@ -149,8 +149,14 @@ func (a *apply) supersede(db context.Context, it *item, id string) error {
 
 const rejectLog = `UPDATE t_message_consume_log SET status = ?, reason = ? WHERE consumer_group = ? AND event_id = ?`
 
-func (a *apply) reject(db context.Context, i int, reason string) error {
-	_, err := a.tx.ExecContext(db, rejectLog, statusRejected, reason, a.w.Group, a.items[i].eventID)
+// reject records what a handler has refused, or what a compensation has found
+// that it needs not do.
+func (a *apply) reject(db context.Context, i int, s *step, reason string) error {
+	status := statusRejected
+	if s.status == statusCompensated {
+		status, reason = s.status, s.reason+"; "+reason
+	}
+	_, err := a.tx.ExecContext(db, rejectLog, status, reason, a.w.Group, a.items[i].eventID)
 	return err
 }
 

@@ -127,11 +127,12 @@ const openLetter = `INSERT INTO t_dead_letter
  opened_at, due_at, topic, partition, offset, position, appended_at, recorded_at, record_key, raw, payload, headers)
 VALUES ('consumer',?,?,?,?,?,?,?,?,?,?,?,'OPEN',?,?,?,?,?,?,?,?,?,?,?,?,?)
 ON CONFLICT (consumer_group, event_id, destination) DO UPDATE SET
-class = excluded.class, reason = excluded.reason, attempts = excluded.attempts, state = 'OPEN', blocking = excluded.blocking,
+class = CASE WHEN state = 'COMPENSATING' AND class = 'beyond_dedup_window' THEN class ELSE excluded.class END, reason = excluded.reason, attempts = excluded.attempts, state = 'OPEN', blocking = excluded.blocking,
 opened_at = excluded.opened_at, due_at = excluded.due_at, closed_at = NULL, closed_by = ''`
 
 // openLetter opens the item's dead letter; one that was replayed and died
-// again opens anew under its id.
+// again opens anew under its id. A compensation that failed makes no event
+// younger: to replay one beyond the dedup window still takes a person's word.
 func (a *apply) openLetter(db context.Context, it *item, l *letter) error {
 	r, e := &it.Record, it.Record.Event
 	if e == nil {
@@ -148,7 +149,7 @@ func (a *apply) openLetter(db context.Context, it *item, l *letter) error {
 }
 
 const endLetter = `UPDATE t_dead_letter SET state = ?, closed_at = ?, closed_by = CASE WHEN ? <> '' THEN ? WHEN acted_by <> '' THEN acted_by ELSE 'settle' END
-WHERE consumer_group = ? AND event_id = ? AND destination = '' AND state IN ('OPEN', 'REPLAYING')`
+WHERE consumer_group = ? AND event_id = ? AND destination = '' AND state IN ('OPEN', 'REPLAYING', 'COMPENSATING')`
 
 // closeLetter ends the dead letter of an event that has left the retry store,
 // in the transaction that made its effect.
