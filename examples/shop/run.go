@@ -133,7 +133,11 @@ func (p *process) consume(ctx context.Context, m *member) error {
 	cfg.Crash, cfg.Logger, cfg.Core = p.cfg.Crash, p.logger(role), true
 	c := consumer.New(m.name, p.broker, m.db.Inbox, cfg)
 	for _, r := range m.reactions() {
-		c.HandleWith(r.on, consumer.HandlerOptions{External: r.outside}, r.do)
+		o := consumer.HandlerOptions{External: r.outside}
+		c.HandleWith(r.on, o, r.do)
+		if r.undo != nil {
+			c.CompensateWith(r.on, o, r.undo)
+		}
 	}
 	if p.cfg.StatsDir == "" {
 		return c.Run(ctx)
@@ -153,10 +157,7 @@ func (p *process) consume(ctx context.Context, m *member) error {
 func (p *process) serve(ctx context.Context) error {
 	log := p.logger(RoleOrderAPI)
 	v := newView(p.services)
-	h := &orderHandler{
-		orders: v.orders, committer: newCommitter(v.orders, p.cfg.Queue, p.cfg.MaxBatch, p.cfg.Crash),
-		waiting: v.waiting, log: log,
-	}
+	h := newOrderHandler(v, newCommitter(v.orders, p.cfg.Queue, p.cfg.MaxBatch, p.cfg.Crash), entryTimeouts{}, log)
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.cfg.Listen)
 	if err != nil {
 		return err
