@@ -46,6 +46,7 @@ func definitions() []definition {
 	return []definition{
 		{"order", orderTables, orderExport, func(b base) participant { return &orderService{base: b} }},
 		{"inventory", inventoryTables, inventoryExport, func(b base) participant { return newInventory(b) }},
+		{"payment", paymentTables, paymentExport, func(b base) participant { return newPayment(b) }},
 	}
 }
 
