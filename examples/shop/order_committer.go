@@ -11,7 +11,7 @@ import (
 )
 
 // errBusy refuses a request because too many wait already. Nothing was done.
-var errBusy = errors.New("too many orders wait to be stored")
+var errBusy = errors.New("too many requests wait to be stored")
 
 // errStopping refuses a request that was not begun because the process ends.
 var errStopping = errors.New("the order service is stopping")
@@ -19,14 +19,28 @@ var errStopping = errors.New("the order service is stopping")
 // errGone is the answer that nobody waits for. Nothing was done.
 var errGone = errors.New("the client has gone")
 
+// change is what one request does to the order service's database, in a
+// transaction that it may share with others. It returns the events of what it
+// did. An error undoes the transaction, and apply may be called again.
+type change interface {
+	apply(ctx context.Context, tx *sql.Tx, orders *orderService) ([]*settle.Event, error)
+}
+
+// pending is a change that waits for its commit.
+type pending struct {
+	change
+	gone <-chan struct{} // closed when nobody waits for the answer any more
+	done chan error      // receives once
+}
+
 // committer turns concurrent requests into few transactions: while one commit
 // waits for the disk, whoever comes is gathered for the next. A commit costs
-// the disk the same with one order in it as with hundreds.
+// the disk the same with one change in it as with hundreds.
 type committer struct {
 	orders *orderService
 	// queue bounds what waits; a full queue sheds.
-	queue chan *placement
-	// most is how many orders share a transaction.
+	queue chan *pending
+	// most is how many changes share a transaction.
 	most  int
 	crash func(point string)
 }
@@ -38,14 +52,14 @@ func newCommitter(orders *orderService, queue, most int, crash func(string)) *co
 	if crash == nil {
 		crash = func(string) {}
 	}
-	return &committer{orders: orders, queue: make(chan *placement, queue), most: most, crash: crash}
+	return &committer{orders: orders, queue: make(chan *pending, queue), most: most, crash: crash}
 }
 
-// submit waits until p is durable, was refused, or ctx is done. An error other
-// than errBusy and errStopping means that p may be stored all the same: the
-// client finds out by asking again with the same key.
-func (c *committer) submit(ctx context.Context, p *placement) error {
-	p.done, p.gone = make(chan error, 1), ctx.Done()
+// submit waits until what is durable, was refused, or ctx is done. An error
+// other than errBusy and errStopping means that it may be stored all the same:
+// the client finds out by asking again.
+func (c *committer) submit(ctx context.Context, what change) error {
+	p := &pending{change: what, gone: ctx.Done(), done: make(chan error, 1)}
 	select {
 	case c.queue <- p:
 	default:
@@ -86,8 +100,8 @@ func (c *committer) refuse() {
 
 // gather takes what waits now; it never waits for more. Whoever has gone away
 // meanwhile is left out: under overload the work goes to those who still wait.
-func (c *committer) gather(first *placement) []*placement {
-	var batch []*placement
+func (c *committer) gather(first *pending) []*pending {
+	var batch []*pending
 	for p := first; ; {
 		select {
 		case <-p.gone:
@@ -106,17 +120,17 @@ func (c *committer) gather(first *placement) []*placement {
 	}
 }
 
-// commit stores batch in one transaction. If that fails each order is tried in
-// one of its own, so that none fails because of another; storing an order
-// twice is not possible, because its key is found.
-func (c *committer) commit(ctx context.Context, batch []*placement) {
+// commit makes the changes of batch in one transaction, in their order. If that
+// fails each is tried in one of its own, so that none fails because of another;
+// one that was stored all the same finds that, and does nothing.
+func (c *committer) commit(ctx context.Context, batch []*pending) {
 	if len(batch) == 0 {
 		return
 	}
 	err := c.together(ctx, batch)
 	if err != nil && len(batch) > 1 {
 		for _, p := range batch {
-			p.done <- c.together(ctx, []*placement{p})
+			p.done <- c.together(ctx, []*pending{p})
 		}
 		return
 	}
@@ -125,31 +139,29 @@ func (c *committer) commit(ctx context.Context, batch []*placement) {
 	}
 }
 
-func (c *committer) together(ctx context.Context, batch []*placement) error {
+func (c *committer) together(ctx context.Context, batch []*pending) error {
 	// A stop does not tear a commit; the time-out bounds how long it may take.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
 	err := inTx(ctx, c.orders.db, func(tx *sql.Tx) error {
-		events := make([]*settle.Event, 0, len(batch))
+		events := make([]*settle.Event, 0, 2*len(batch))
 		for _, p := range batch {
-			e, err := c.orders.place(ctx, tx, p)
+			e, err := p.apply(ctx, tx, c.orders)
 			if err != nil {
 				return err
 			}
-			if e != nil {
-				events = append(events, e)
-			}
+			events = append(events, e...)
 		}
 		if err := c.orders.db.Append(ctx, tx, events...); err != nil {
 			return err
 		}
-		// Crash here: neither order nor event is there; no client was answered.
+		// Crash here: neither changes nor events are there; no client was answered.
 		c.crash("order.before_commit")
 		return nil
 	})
 	if err == nil {
-		// Crash here: orders and events are there; clients ask again with the
-		// same keys and are given the same orders.
+		// Crash here: changes and events are there; clients ask again and are told
+		// of the same orders.
 		c.crash("order.after_commit")
 	}
 	return err

@@ -4,11 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/settlemq/settle"
-	"github.com/settlemq/settle/examples/shop/lifecycle"
 )
 
 // reservationFacts is the payload of the events of a reservation.
@@ -18,48 +16,17 @@ type reservationFacts struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
-const findOrder = `SELECT customer_id, amount_cents, status, version, trace_id FROM t_order WHERE order_id = ?`
-
-const findItems = `SELECT sku, qty FROM t_order_item WHERE order_id = ? ORDER BY sku`
-
-const advanceOrder = `UPDATE t_order SET status = ?, reason = ?, version = ?, updated_at = ? WHERE order_id = ? AND version = ?`
-
-// decided takes inventory.reserved and inventory.reserve_failed: the order
-// changes as orderMachine says and its change becomes an event, both in tx.
-func (s *orderService) decided(ctx context.Context, tx *sql.Tx, e *settle.Event) error {
-	var answer reservationFacts
-	if err := json.Unmarshal(e.Payload, &answer); err != nil {
+// heard takes every event that an order's machine knows: the order changes as
+// the machine says and its change becomes an event, both in tx.
+func (s *orderService) heard(ctx context.Context, tx *sql.Tx, e *settle.Event) error {
+	var said struct {
+		Reason string `json:"reason"`
+	}
+	if err := json.Unmarshal(e.Payload, &said); err != nil {
 		return settle.Permanent(fmt.Errorf("read payload of %s: %w", e.Type, err))
 	}
-	facts := orderFacts{OrderID: e.AggregateID, Reason: answer.Reason}
-	var status, traceID string
-	var version int64
-	err := tx.QueryRowContext(ctx, findOrder, facts.OrderID).Scan(&facts.CustomerID, &facts.Amount, &status, &version, &traceID)
-	if errors.Is(err, sql.ErrNoRows) {
-		return fmt.Errorf("order %s is not known here", facts.OrderID)
-	}
-	if err != nil {
-		return fmt.Errorf("read order: %w", err)
-	}
-	row, ok := lifecycle.Order().Next(status, e.Type, "")
-	if !ok {
-		return settle.Permanent(fmt.Errorf("an order that is %s has no answer to %s", status, e.Type))
-	}
-	if !row.Changes() {
-		return nil
-	}
-	if facts.Items, err = items(ctx, tx, findItems, facts.OrderID); err != nil {
-		return err
-	}
-	done, err := tx.ExecContext(ctx, advanceOrder, row.To, facts.Reason, version+1, s.now().UnixMicro(), facts.OrderID, version)
-	if err != nil {
-		return fmt.Errorf("change order: %w", err)
-	}
-	if n, err := done.RowsAffected(); err != nil || n != 1 {
-		return errors.Join(fmt.Errorf("change order %s: it is no longer at version %d", facts.OrderID, version), err)
-	}
-	event, err := orderEvent(row.Emits, version+1, traceID, e.ID, facts)
-	if err != nil {
+	_, event, err := s.advance(ctx, tx, e.AggregateID, cause{input: e.Type, reason: said.Reason, eventID: e.ID})
+	if err != nil || event == nil {
 		return err
 	}
 	return s.db.Append(ctx, tx, event)

@@ -2,7 +2,6 @@ package shop
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/examples/shop/lifecycle"
 )
 
@@ -28,15 +26,27 @@ type entry struct {
 
 func newEntry(t *testing.T, queue, most int) *entry {
 	t.Helper()
-	orders := memberIn(t, t.TempDir(), "order").(*orderService)
+	return newEntryWith(t, queue, most, entryTimeouts{})
+}
+
+func newEntryWith(t *testing.T, queue, most int, timeouts entryTimeouts) *entry {
+	t.Helper()
+	m, err := openMember(t.Context(), "order", Config{Dir: t.TempDir(), Rules: Rules{Blocked: []string{"mallory"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.db.Close() })
+	orders := m.participant.(*orderService)
 	e := &entry{orders: orders}
 	c := newCommitter(orders, queue, most, func(point string) {
 		if point == "order.after_commit" {
 			e.commits.Add(1)
 		}
 	})
-	h := &orderHandler{orders: orders, committer: c, log: slog.New(slog.DiscardHandler), waiting: func(context.Context, string) (string, error) { return "for a test", nil }}
-	server := httptest.NewServer(h.routes())
+	h := newOrderHandler(newView(crowd{m}), c, timeouts, slog.New(slog.DiscardHandler))
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = h.server()
+	server.Start()
 	e.url = server.URL
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -109,22 +119,22 @@ func TestAnOrderIsStoredWithItsLinesAndItsEvent(t *testing.T) {
 	if status != http.StatusCreated || header.Get("Location") != "/orders/"+id || !strings.Contains(body, id) {
 		t.Fatalf("got %d %v %s", status, header, body)
 	}
-	if e.count(t, "t_order") != 1 || e.count(t, "t_order_item") != 2 || e.count(t, "t_outbox_event") != 1 {
-		t.Error("order, two lines and one event are not all there")
+	if e.count(t, "t_order") != 1 || e.count(t, "t_order_item") != 2 || e.count(t, "t_outbox_event") != 2 {
+		t.Error("order, two lines, one event and one timer are not all there")
 	}
 	var kind, key, payload, traceID string
 	var seq int64
-	err := e.orders.db.Reader.QueryRow(`SELECT event_type, aggregate_id, aggregate_seq, trace_id, payload FROM t_outbox_event`).Scan(&kind, &key, &seq, &traceID, &payload)
+	err := e.orders.db.Reader.QueryRow(`SELECT event_type, aggregate_id, aggregate_seq, trace_id, payload FROM t_outbox_event WHERE not_before IS NULL`).Scan(&kind, &key, &seq, &traceID, &payload)
 	if err != nil || kind != lifecycle.OrderCreated || key != id || seq != 1 || traceID != trace {
 		t.Errorf("event %s of %s with seq %d, trace %s: %v", kind, key, seq, traceID, err)
 	}
 	var facts orderFacts
-	if err := json.Unmarshal([]byte(payload), &facts); err != nil || facts.Amount != 1177 || len(facts.Items) != 2 {
+	if err := json.Unmarshal([]byte(payload), &facts); err != nil || facts.Amount != 1177 || len(facts.Items) != 2 || facts.Pay != PayNow {
 		t.Errorf("payload %s: %v", payload, err)
 	}
 	code, shown := e.get(t, "/orders/"+id)
 	var o OrderStatus
-	if err := json.Unmarshal([]byte(shown), &o); err != nil || code != 200 || o.Status != lifecycle.Created || o.Settled || o.Waiting != "for a test" || o.Amount != 1177 || len(o.Items) != 2 {
+	if err := json.Unmarshal([]byte(shown), &o); err != nil || code != 200 || o.Status != lifecycle.Created || o.Settled || o.Waiting != "order.created waits to be published" || o.Amount != 1177 || len(o.Items) != 2 {
 		t.Errorf("shown as %d %s", code, shown)
 	}
 }
@@ -141,7 +151,7 @@ func TestTheSameRequestGivesTheSameOrder(t *testing.T) {
 	if status != http.StatusConflict || header.Get("Content-Type") != "application/problem+json" {
 		t.Errorf("another order under the key: %d %s", status, body)
 	}
-	if e.count(t, "t_order") != 1 || e.count(t, "t_outbox_event") != 1 {
+	if e.count(t, "t_order") != 1 || e.count(t, "t_outbox_event") != 2 {
 		t.Error("there is more than one order, or event")
 	}
 }
@@ -160,7 +170,7 @@ func TestFiftyEqualRequestsAtOnceMakeOneOrder(t *testing.T) {
 	if codes[201].Load() != 1 || codes[200].Load() != 49 {
 		t.Errorf("%d × 201, %d × 200; want 1 and 49", codes[201].Load(), codes[200].Load())
 	}
-	if e.count(t, "t_order") != 1 || e.count(t, "t_outbox_event") != 1 {
+	if e.count(t, "t_order") != 1 || e.count(t, "t_outbox_event") != 2 {
 		t.Error("there is more than one order, or event")
 	}
 }
@@ -230,7 +240,7 @@ func TestOrdersThatWaitShareACommit(t *testing.T) {
 	}
 	release()
 	clients.Wait()
-	if n := e.commits.Load(); n == 0 || n > 30 || e.count(t, "t_outbox_event") != 60 {
+	if n := e.commits.Load(); n == 0 || n > 30 || e.count(t, "t_outbox_event") != 120 {
 		t.Errorf("%d commits for 60 orders, %d events", n, e.count(t, "t_outbox_event"))
 	}
 }
@@ -259,22 +269,21 @@ func TestAFullQueueShedsAtOnceAndStoresNothingOfWhatItRefused(t *testing.T) {
 	<-enough
 	release()
 	clients.Wait()
-	if stored.Load()+shed.Load() != 40 || e.count(t, "t_order") != stored.Load() || e.count(t, "t_outbox_event") != stored.Load() {
+	if stored.Load()+shed.Load() != 40 || e.count(t, "t_order") != stored.Load() || e.count(t, "t_outbox_event") != 2*stored.Load() {
 		t.Errorf("%d stored and %d shed for the clients; %d orders and %d events in the database", stored.Load(), shed.Load(), e.count(t, "t_order"), e.count(t, "t_outbox_event"))
 	}
 }
 
 func TestAnOrderThatCannotBeStoredDoesNotHarmThoseBesideIt(t *testing.T) {
 	orders := memberIn(t, t.TempDir(), "order").(*orderService)
-	defer func() { _ = orders.db.Close() }()
 	c := newCommitter(orders, 10, 10, nil)
-	var batch []*placement
+	var batch []*pending
 	for i := range 5 {
 		r := OrderRequest{CustomerID: "c", Amount: 1, Items: []Item{{"a", 1}, {"b", 1}}}
 		if i == 2 {
 			r.Items[1].Quantity = -1 // got past the checks; the table refuses it
 		}
-		batch = append(batch, &placement{key: fmt.Sprint("k", i), request: r, hash: r.hash(), done: make(chan error, 1)})
+		batch = append(batch, &pending{change: &placement{key: fmt.Sprint("k", i), request: r, hash: r.hash()}, done: make(chan error, 1)})
 	}
 	c.commit(t.Context(), batch)
 	for i, p := range batch {
@@ -282,7 +291,7 @@ func TestAnOrderThatCannotBeStoredDoesNotHarmThoseBesideIt(t *testing.T) {
 			t.Errorf("order %d: %v", i, err)
 		}
 	}
-	for table, want := range map[string]int64{"t_order": 4, "t_order_item": 8, "t_outbox_event": 4} {
+	for table, want := range map[string]int64{"t_order": 4, "t_order_item": 8, "t_outbox_event": 8} {
 		if n := number(t, orders.db.Reader, "SELECT COUNT(*) FROM "+table); n != want {
 			t.Errorf("%d rows in %s; want %d", n, table, want)
 		}
@@ -293,12 +302,12 @@ func TestAClientThatHasGoneIsLeftOut(t *testing.T) {
 	c := newCommitter(nil, 10, 10, nil)
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
-	gone, waits := &placement{key: "gone"}, &placement{key: "waits", done: make(chan error, 1)}
-	if err := c.submit(ctx, gone); !errors.Is(err, context.Canceled) {
+	if err := c.submit(ctx, &placement{key: "gone"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
+	gone, waits := <-c.queue, &pending{change: &placement{key: "waits"}, done: make(chan error, 1)}
 	c.queue <- waits
-	if batch := c.gather(<-c.queue); len(batch) != 1 || batch[0] != waits {
+	if batch := c.gather(gone); len(batch) != 1 || batch[0] != waits {
 		t.Errorf("%d requests are served", len(batch))
 	}
 	if err := <-gone.done; !errors.Is(err, errGone) {
@@ -308,39 +317,10 @@ func TestAClientThatHasGoneIsLeftOut(t *testing.T) {
 
 func TestACommitterThatStopsRefusesWhatWaits(t *testing.T) {
 	c := newCommitter(nil, 10, 10, nil)
-	p := &placement{done: make(chan error, 1)}
+	p := &pending{change: &placement{}, done: make(chan error, 1)}
 	c.queue <- p
 	c.refuse()
 	if err := <-p.done; !errors.Is(err, errStopping) {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestOrdersFollowTheAnswersOfTheInventory(t *testing.T) {
-	e := newEntry(t, 10, 10)
-	for i, answers := range [][]string{{lifecycle.InventoryReserved, lifecycle.InventoryReserved, lifecycle.InventoryReserveFailed}, {lifecycle.InventoryReserveFailed, lifecycle.InventoryReserved}} {
-		key := fmt.Sprint("k", i)
-		e.post(t, key, goodOrder)
-		for _, a := range answers {
-			ev := createdEvent(t, OrderID(key))
-			ev.Type, ev.Payload = a, []byte(`{"orderId":"x","items":[],"reason":"none left"}`)
-			if err := inTx(t.Context(), e.orders.db, func(tx *sql.Tx) error { return e.orders.decided(t.Context(), tx, ev) }); err != nil {
-				t.Fatal(err)
-			}
-		}
-		o, err := e.orders.status(t.Context(), OrderID(key))
-		want := []string{lifecycle.Reserved, lifecycle.Cancelled}[i]
-		if err != nil || o.Status != want || !o.Settled || o.Version != 2 {
-			t.Errorf("after %v: %+v, %v", answers, o, err)
-		}
-		if n := number(t, e.orders.db.Reader, `SELECT COUNT(*) FROM t_outbox_event WHERE aggregate_id = ?`, OrderID(key)); n != 2 {
-			t.Errorf("%d events of an order at version 2", n)
-		}
-	}
-	unknown := createdEvent(t, "o-none")
-	unknown.Type = lifecycle.InventoryReserved
-	err := inTx(t.Context(), e.orders.db, func(tx *sql.Tx) error { return e.orders.decided(t.Context(), tx, unknown) })
-	if err == nil || settle.IsPermanent(err) {
-		t.Errorf("answer for an unknown order: %v; want an error that is retried", err)
 	}
 }

@@ -9,64 +9,50 @@ import (
 	"mime"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/settlemq/settle/examples/shop/lifecycle"
-)
-
-// Bounds of one request.
-const (
-	maxBody        = 64 << 10
-	requestTimeout = 15 * time.Second
 )
 
 // orderHandler is the order service's HTTP entry.
 type orderHandler struct {
 	orders    *orderService
 	committer *committer
-	// waiting says what an order that is not settled waits for.
-	waiting func(ctx context.Context, orderID string) (string, error)
-	log     *slog.Logger
+	view      *view
+	timeouts  entryTimeouts
+	log       *slog.Logger
 }
 
-func (h *orderHandler) routes() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /orders", h.place)
-	mux.HandleFunc("GET /orders/{id}", h.show)
-	mux.HandleFunc("GET /healthz", h.health)
-	return mux
+func newOrderHandler(v *view, c *committer, t entryTimeouts, log *slog.Logger) *orderHandler {
+	return &orderHandler{orders: v.orders, committer: c, view: v, timeouts: t.withDefaults(), log: log}
 }
 
-// server bounds what a client may take of our time and memory.
-func (h *orderHandler) server() *http.Server {
-	return &http.Server{
-		Handler:           h.routes(),
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      requestTimeout + 5*time.Second,
-		IdleTimeout:       60 * time.Second,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),
-	}
-}
-
-// placedAnswer is the body of a successful POST /orders.
-type placedAnswer struct {
+// orderAnswer is the body of a success that changed an order, or found it
+// changed already.
+type orderAnswer struct {
 	OrderID string `json:"orderId"`
 	Status  string `json:"status"`
+	Reason  string `json:"reason,omitempty"`
 }
 
 // place answers 201 for a new order, 200 for a repeat, and a Problem otherwise.
 // After a 503 or no answer the client asks again with the same key.
 func (h *orderHandler) place(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), h.timeouts.Answer)
 	defer cancel()
 	p, problem := h.read(w, r)
 	if problem != nil {
 		problem.write(w)
 		return
 	}
-	if err := h.committer.submit(ctx, p); err != nil {
+	refusal, err := h.refusal(ctx, p)
+	if err == nil && refusal != "" {
+		Problem{Status: http.StatusUnprocessableEntity, Detail: "the order is refused: " + refusal}.write(w)
+		return
+	}
+	if err == nil {
+		err = h.committer.submit(ctx, p)
+	}
+	if err != nil {
 		h.unavailable(w, err)
 		return
 	}
@@ -77,7 +63,7 @@ func (h *orderHandler) place(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Location", "/orders/"+id)
 	if p.outcome == placedNew {
-		writeJSON(w, http.StatusCreated, placedAnswer{OrderID: id, Status: lifecycle.Created})
+		writeJSON(w, http.StatusCreated, orderAnswer{OrderID: id, Status: lifecycle.Created})
 		return
 	}
 	o, err := h.orders.status(ctx, id)
@@ -85,7 +71,7 @@ func (h *orderHandler) place(w http.ResponseWriter, r *http.Request) {
 		h.unavailable(w, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, placedAnswer{OrderID: id, Status: o.Status})
+	writeJSON(w, http.StatusOK, orderAnswer{OrderID: id, Status: o.Status, Reason: o.Reason})
 }
 
 // read checks everything about a request that can be told without the
@@ -113,12 +99,60 @@ func (h *orderHandler) read(w http.ResponseWriter, r *http.Request) (*placement,
 	return &placement{key: key, request: request, hash: request.hash(), traceID: traceID(r.Header.Get("Traceparent"))}, nil
 }
 
+// refusal is risk's say before anything is stored, or "". A repeat of an order
+// that was taken under other rules is let through: its answer stands.
+func (h *orderHandler) refusal(ctx context.Context, p *placement) (string, error) {
+	refusal := h.orders.rules.refusal(p.request)
+	if refusal == "" {
+		return "", nil
+	}
+	_, err := h.orders.status(ctx, OrderID(p.key))
+	switch {
+	case errors.Is(err, ErrNoOrder):
+		return refusal, nil
+	case err != nil:
+		return "", err
+	}
+	return "", nil
+}
+
+// cancel answers 200 for an order that is cancelled now, or was.
+func (h *orderHandler) cancel(w http.ResponseWriter, r *http.Request) {
+	h.fulfil(w, r, lifecycle.CustomerCancels)
+}
+
+// pay answers 200 for an order whose customer has asked to pay, or that is
+// paid.
+func (h *orderHandler) pay(w http.ResponseWriter, r *http.Request) {
+	h.fulfil(w, r, lifecycle.CustomerPays)
+}
+
+// fulfil waits in the same queue as new orders: who sheds those sheds these.
+func (h *orderHandler) fulfil(w http.ResponseWriter, r *http.Request, input string) {
+	ctx, cancel := context.WithTimeout(r.Context(), h.timeouts.Answer)
+	defer cancel()
+	wanted := &wish{orderID: r.PathValue("id"), input: input}
+	if err := h.committer.submit(ctx, wanted); err != nil {
+		h.unavailable(w, err)
+		return
+	}
+	if wanted.unknown {
+		noOrder(wanted.orderID).write(w)
+		return
+	}
+	if why := wanted.refused(); why != "" {
+		Problem{Status: http.StatusConflict, Detail: why}.write(w)
+		return
+	}
+	writeJSON(w, http.StatusOK, orderAnswer{OrderID: wanted.orderID, Status: wanted.order.status, Reason: wanted.order.facts.Reason})
+}
+
 // unavailable answers 503: nothing is known to be stored, asking again is safe.
 func (h *orderHandler) unavailable(w http.ResponseWriter, err error) {
-	p := Problem{Status: http.StatusServiceUnavailable, Detail: "the order may or may not be stored; ask again with the same Idempotency-Key"}
+	p := Problem{Status: http.StatusServiceUnavailable, Detail: "the request may or may not be stored; ask again, with the same Idempotency-Key"}
 	switch {
 	case errors.Is(err, errBusy), errors.Is(err, errStopping):
-		p.Detail = err.Error() + "; ask again with the same Idempotency-Key"
+		p.Detail = err.Error() + "; ask again, with the same Idempotency-Key"
 	case !errors.Is(err, context.Canceled):
 		h.log.Error("order entry", "error", err)
 	}
@@ -126,18 +160,20 @@ func (h *orderHandler) unavailable(w http.ResponseWriter, err error) {
 	p.write(w)
 }
 
+func noOrder(id string) Problem {
+	return Problem{Status: http.StatusNotFound, Detail: "there is no order " + id}
+}
+
 func (h *orderHandler) show(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), h.timeouts.Answer)
 	defer cancel()
-	o, err := h.orders.status(ctx, r.PathValue("id"))
-	if err == nil && !o.Settled {
-		o.Waiting, err = h.waiting(ctx, o.OrderID)
-	}
+	id := r.PathValue("id")
+	o, err := h.view.status(ctx, id)
 	switch {
 	case errors.Is(err, ErrNoOrder):
-		Problem{Status: http.StatusNotFound, Detail: "there is no order " + r.PathValue("id")}.write(w)
+		noOrder(id).write(w)
 	case err != nil:
-		h.log.Error("show order", "order_id", o.OrderID, "error", err)
+		h.log.Error("show order", "order_id", id, "error", err)
 		w.Header().Set("Retry-After", "1")
 		Problem{Status: http.StatusServiceUnavailable, Detail: "the order can't be read now"}.write(w)
 	default:

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/settlemq/settle/examples/shop/lifecycle"
 )
 
 // ErrNoOrder is returned for an order id that is not there.
@@ -15,37 +13,42 @@ var ErrNoOrder = errors.New("no such order")
 
 // OrderStatus is what GET /orders/{id} tells of an order.
 type OrderStatus struct {
-	OrderID    string    `json:"orderId"`
-	CustomerID string    `json:"customerId"`
-	Amount     Cents     `json:"amount"`
-	Items      []Item    `json:"items"`
-	Status     string    `json:"status"`
-	Reason     string    `json:"reason,omitempty"`
-	Version    int64     `json:"version"`
-	TraceID    string    `json:"traceId"`
-	CreatedAt  time.Time `json:"createdAt"`
-	UpdatedAt  time.Time `json:"updatedAt"`
-	// Settled is true when nothing more is to happen. Otherwise Waiting says
+	OrderID    string `json:"orderId"`
+	CustomerID string `json:"customerId"`
+	Amount     Cents  `json:"amount"`
+	Items      []Item `json:"items"`
+	Status     string `json:"status"`
+	Reason     string `json:"reason,omitempty"`
+	// Pay is now once its customer wants to pay. An order that is not paid by
+	// PayBy is cancelled.
+	Pay       string    `json:"pay"`
+	PayBy     time.Time `json:"payBy"`
+	Version   int64     `json:"version"`
+	TraceID   string    `json:"traceId"`
+	CreatedAt time.Time `json:"createdAt"`
+	UpdatedAt time.Time `json:"updatedAt"`
+	// Settled is true when the order is completed or cancelled and no event of
+	// it waits for a retry or a person, at any service. Otherwise Waiting says
 	// what for.
 	Settled bool   `json:"settled"`
 	Waiting string `json:"waiting,omitempty"`
 }
 
-const readOrder = `SELECT customer_id, amount_cents, status, reason, version, trace_id, created_at, updated_at FROM t_order WHERE order_id = ?`
+const readOrder = `SELECT customer_id, amount_cents, status, reason, pay, pay_by, version, trace_id, created_at, updated_at FROM t_order WHERE order_id = ?`
 
-// status reads one order; ErrNoOrder if it is not there.
+// status reads one order; ErrNoOrder if it is not there. Whether it has settled
+// is for a view to say, which sees all services.
 func (s *orderService) status(ctx context.Context, id string) (OrderStatus, error) {
 	o := OrderStatus{OrderID: id}
-	var created, updated int64
-	err := s.db.Reader.QueryRowContext(ctx, readOrder, id).Scan(&o.CustomerID, &o.Amount, &o.Status, &o.Reason, &o.Version, &o.TraceID, &created, &updated)
+	var created, updated, payBy int64
+	err := s.db.Reader.QueryRowContext(ctx, readOrder, id).Scan(&o.CustomerID, &o.Amount, &o.Status, &o.Reason, &o.Pay, &payBy, &o.Version, &o.TraceID, &created, &updated)
 	if errors.Is(err, sql.ErrNoRows) {
 		return o, ErrNoOrder
 	}
 	if err != nil {
 		return o, fmt.Errorf("read order: %w", err)
 	}
-	o.CreatedAt, o.UpdatedAt = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()
-	o.Settled = o.Status != lifecycle.Created
+	o.CreatedAt, o.UpdatedAt, o.PayBy = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC(), time.UnixMicro(payBy).UTC()
 	rows, err := s.db.Reader.QueryContext(ctx, findItems, id)
 	if err != nil {
 		return o, fmt.Errorf("read lines: %w", err)

@@ -1,6 +1,10 @@
 package shop
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"time"
+)
 
 // Rules are the shop's business rules that a shop may set otherwise. The zero
 // value works.
@@ -33,6 +37,18 @@ func (r Rules) withDefaults() Rules {
 	orCents(&r.ReleaseUpTo, 1_000_00)
 	orCents(&r.CouponFrom, 20_00)
 	return r
+}
+
+// refusal says why an order is refused before anything is stored, or "". It is
+// risk's check on the synchronous path: it knows the request and nothing else.
+func (r Rules) refusal(o OrderRequest) string {
+	switch {
+	case o.Amount > r.RefuseAbove:
+		return fmt.Sprintf("an order of %v is above the limit of %v", o.Amount, r.RefuseAbove)
+	case slices.Contains(r.Blocked, o.CustomerID):
+		return "orders of this customer are not taken"
+	}
+	return ""
 }
 
 func orTime(v *time.Duration, d time.Duration) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/settlemq/settle/examples/shop/lifecycle"
@@ -11,7 +12,8 @@ import (
 )
 
 // UnsettledOrder is an order that is neither completed nor cancelled, although
-// no open dead letter explains it.
+// no open dead letter explains it. Cause says what it waits for; it is told of
+// the oldest 100 only, since that looks into the databases of all services.
 type UnsettledOrder struct {
 	OrderID string        `json:"order_id"`
 	Status  string        `json:"status"`
@@ -22,6 +24,9 @@ type UnsettledOrder struct {
 
 // maxUnsettled bounds what Unsettled lists.
 const maxUnsettled = 1000
+
+// maxExplained bounds how many of them have a cause.
+const maxExplained = 100
 
 // Unsettled lists the unsettled orders of the shop in dir, oldest first, at
 // most 1,000.
@@ -34,7 +39,7 @@ func Unsettled(ctx context.Context, dir string) ([]UnsettledOrder, error) {
 	return found, errors.Join(err, v.close())
 }
 
-const findOpen = `SELECT order_id, created_at FROM t_order WHERE status = 'CREATED' ORDER BY created_at`
+const findOpen = `SELECT order_id, status, created_at FROM t_order WHERE status NOT IN ('COMPLETED', 'CANCELLED') ORDER BY created_at`
 
 func (v *view) unsettled(ctx context.Context, limit int) ([]UnsettledOrder, error) {
 	explained, err := v.deadKeys(ctx)
@@ -45,12 +50,15 @@ func (v *view) unsettled(ctx context.Context, limit int) ([]UnsettledOrder, erro
 	if err != nil {
 		return nil, err
 	}
-	for i := range found {
-		if found[i].Cause, err = v.waiting(ctx, found[i].OrderID); err != nil {
-			return nil, fmt.Errorf("explain order %s: %w", found[i].OrderID, err)
+	for i := range found[:min(len(found), maxExplained)] {
+		o, err := v.status(ctx, found[i].OrderID)
+		if err != nil {
+			return nil, err
 		}
+		found[i].Status, found[i].Cause = o.Status, o.Waiting
 	}
-	return found, nil
+	// What has settled while we looked is left out.
+	return slices.DeleteFunc(found, func(o UnsettledOrder) bool { return lifecycle.Final(o.Status) }), nil
 }
 
 func (v *view) open(ctx context.Context, limit int, explained map[string]bool) ([]UnsettledOrder, error) {
@@ -62,9 +70,9 @@ func (v *view) open(ctx context.Context, limit int, explained map[string]bool) (
 	now := v.orders.now()
 	found := []UnsettledOrder{}
 	for len(found) < limit && rows.Next() {
-		o := UnsettledOrder{Status: lifecycle.Created}
+		var o UnsettledOrder
 		var created int64
-		if err := rows.Scan(&o.OrderID, &created); err != nil {
+		if err := rows.Scan(&o.OrderID, &o.Status, &created); err != nil {
 			return nil, fmt.Errorf("find unsettled orders: %w", err)
 		}
 		if !explained[o.OrderID] {

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
+	"slices"
 
 	"github.com/settlemq/settle/govern"
 )
@@ -17,6 +17,8 @@ type view struct {
 	services   crowd
 	orders     *orderService
 	federation *govern.Federation
+	// handles names the services that handle an event type.
+	handles map[string][]string
 }
 
 // openView opens the databases of the shop in dir. A directory without a shop
@@ -34,54 +36,46 @@ func openView(ctx context.Context, dir string) (*view, error) {
 
 // newView looks at all services.
 func newView(services crowd) *view {
+	v := &view{services: services, orders: services.named("order").participant.(*orderService), handles: map[string][]string{}}
 	var sources []govern.Source
 	for _, m := range services {
 		sources = append(sources, govern.Source{Name: m.name, Store: m.db.Governance})
+		for _, r := range m.reactions() {
+			v.handles[r.on] = append(v.handles[r.on], m.name)
+		}
 	}
-	return &view{services: services, orders: services.named("order").participant.(*orderService), federation: govern.NewFederation(sources...)}
+	v.federation = govern.NewFederation(sources...)
+	return v
 }
 
 func (v *view) close() error { return v.services.close() }
 
-// waiting says what an order that is not settled waits for: the last thing
-// that happened on its way.
-func (v *view) waiting(ctx context.Context, id string) (string, error) {
-	journey, err := v.federation.Trail(ctx, id)
+// status reads one order and says whether it has settled, and if not why not;
+// ErrNoOrder if it is not there.
+func (v *view) status(ctx context.Context, id string) (OrderStatus, error) {
+	o, err := v.orders.status(ctx, id)
 	if err != nil {
-		return "", err
+		return o, err
 	}
-	for _, silent := range journey.Silent {
-		return "not known: the " + silent + " service does not answer", nil
+	s := standing{order: o, handles: v.handles}
+	if err := v.gather(ctx, &s); err != nil {
+		return o, fmt.Errorf("look at order %s: %w", id, err)
 	}
-	last := govern.Step{Stage: govern.StageMissing}
-	for _, s := range journey.Steps {
-		if s.Key == id {
-			last = s
-		}
-	}
-	return describe(last), nil
+	o.Waiting = s.waiting()
+	o.Settled = o.Waiting == ""
+	return o, nil
 }
 
-func describe(s govern.Step) string {
-	switch s.Stage {
-	case govern.StageAppended:
-		return s.EventType + " waits to be published"
-	case govern.StagePublished:
-		return s.EventType + " was published, nobody has taken it yet"
-	case govern.StageParked:
-		at := ""
-		if s.NextAt != nil {
-			at = " at " + s.NextAt.UTC().Format(time.RFC3339)
+// gather asks each service what it knows of an order. One that does not answer
+// is named; it is an error only when ctx is done.
+func (v *view) gather(ctx context.Context, s *standing) error {
+	for _, m := range v.services {
+		if err := s.ask(ctx, m); ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
+			s.silent = append(s.silent, m.name)
 		}
-		return fmt.Sprintf("%s is tried again%s after %d attempts: %s", s.EventType, at, s.Attempts, s.Note)
-	case govern.StageDead:
-		return fmt.Sprintf("%s is a dead letter: %s", s.EventType, s.Note)
-	case govern.StageDiscarded:
-		return fmt.Sprintf("%s was discarded: %s", s.EventType, s.Note)
-	case govern.StageReplay:
-		return s.EventType + " is being replayed"
-	case govern.StageMissing:
-		return "nothing is known of its events"
 	}
-	return fmt.Sprintf("%s was %s by %s", s.EventType, s.Stage, s.Group)
+	slices.SortStableFunc(s.steps, func(a, b govern.Step) int { return a.At.Compare(b.At) })
+	return nil
 }

@@ -1,0 +1,82 @@
+package shop
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/examples/shop/lifecycle"
+)
+
+// placement is one request to create an order, and what became of it.
+type placement struct {
+	key     string
+	request OrderRequest
+	hash    [32]byte
+	traceID string
+	outcome placed
+}
+
+// placed says what a request led to.
+type placed int
+
+const (
+	placedNew      placed = iota // the order is there now
+	placedBefore                 // the same request made it earlier
+	placedConflict               // the key belongs to another order
+)
+
+const findRequest = `SELECT request_hash FROM t_order WHERE request_key = ?`
+
+const insertOrder = `INSERT INTO t_order (order_id, request_key, request_hash, customer_id, amount_cents, status, pay, pay_by, version, trace_id, created_at, updated_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?)`
+
+const insertItem = `INSERT INTO t_order_item (order_id, sku, qty) VALUES (?, ?, ?)`
+
+// apply writes the order with its lines, or finds that it is there, and
+// returns order.created and the timer of its payment.
+func (p *placement) apply(ctx context.Context, tx *sql.Tx, s *orderService) ([]*settle.Event, error) {
+	var hash []byte
+	err := tx.QueryRowContext(ctx, findRequest, p.key).Scan(&hash)
+	switch {
+	case err == nil && string(hash) == string(p.hash[:]):
+		p.outcome = placedBefore
+		return nil, nil
+	case err == nil:
+		p.outcome = placedConflict
+		return nil, nil
+	case !errors.Is(err, sql.ErrNoRows):
+		return nil, fmt.Errorf("find request: %w", err)
+	}
+	at, r := s.now(), p.request
+	due := at.Add(s.rules.PaymentWindow)
+	facts := orderFacts{OrderID: OrderID(p.key), CustomerID: r.CustomerID, Amount: r.Amount, Items: r.Items, Pay: r.pay()}
+	_, err = tx.ExecContext(ctx, insertOrder, facts.OrderID, p.key, p.hash[:], r.CustomerID, int64(r.Amount), lifecycle.Created,
+		facts.Pay, due.UnixMicro(), p.traceID, at.UnixMicro(), at.UnixMicro())
+	if err != nil {
+		return nil, fmt.Errorf("insert order: %w", err)
+	}
+	for _, it := range r.Items {
+		if _, err := tx.ExecContext(ctx, insertItem, facts.OrderID, it.SKU, it.Quantity); err != nil {
+			return nil, fmt.Errorf("insert order line: %w", err)
+		}
+	}
+	p.outcome = placedNew
+	return p.events(facts, due)
+}
+
+func (p *placement) events(facts orderFacts, due time.Time) ([]*settle.Event, error) {
+	created, err := orderEvent(lifecycle.OrderCreated, 1, p.traceID, "", facts)
+	if err != nil {
+		return nil, err
+	}
+	timer, err := orderEvent(lifecycle.OrderPaymentDue, 0, p.traceID, "", facts)
+	if err != nil {
+		return nil, err
+	}
+	timer.AggregateType, timer.NotBefore = lifecycle.OrderTimer, due
+	return []*settle.Event{created, timer}, nil
+}
