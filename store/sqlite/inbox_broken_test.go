@@ -14,7 +14,7 @@ import (
 // brokenStores returns, for each rule of the suite, what breaks it.
 func brokenStores() map[string]func(inboxStore) inboxStore {
 	all := map[string]func(inboxStore) inboxStore{}
-	for _, part := range []map[string]func(inboxStore) inboxStore{brokenApply(), brokenOrder(), brokenWindow(), brokenSequence(), brokenOwners(), brokenLetters(), brokenActs()} {
+	for _, part := range []map[string]func(inboxStore) inboxStore{brokenApply(), brokenOrder(), brokenWindow(), brokenSequence(), brokenOwners(), brokenLetters(), brokenActs(), brokenCompensation()} {
 		maps.Copy(all, part)
 	}
 	return all

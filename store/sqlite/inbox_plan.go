@@ -215,7 +215,7 @@ func (p *planner) retried(it *item) step {
 // row in the retry store, if it has one; tooOld means that it is older than
 // the dedup floor and not in the log.
 func (p *planner) admit(it *item, tooOld bool, held *retryRow) step {
-	if holder, ok := p.effects[effectKey{it.eventType, it.EffectKey}]; ok && it.EffectKey != "" && holder != it.eventID && it.Intent == settle.IntentHandle {
+	if holder, ok := p.effects[effectKey{it.eventType, it.EffectKey}]; ok && it.EffectKey != "" && holder != it.eventID && it.Intent == settle.IntentHandle && !it.Compensate {
 		return p.leave(it, step{verdict: settle.VerdictDuplicate, status: statusDuplicate, reason: "event " + holder + " has the effect key " + it.EffectKey})
 	}
 	edit := p.lineage(it)

@@ -131,13 +131,14 @@ func (b brokenInbox) Controls(ctx context.Context) (settle.Controls, error) {
 // brokenGovernance is a store of governance of which some calls are changed.
 type brokenGovernance struct {
 	govern.Store
-	replay  func(ctx context.Context, a govern.Act, o govern.ReplayOptions, ids []int64) ([]govern.Outcome, error)
-	discard func(ctx context.Context, a govern.Act, ids []int64) ([]govern.Outcome, error)
-	letters func(ctx context.Context, f govern.Filter) ([]govern.DeadLetter, error)
-	letter  func(ctx context.Context, id int64) (govern.DeadLetter, error)
-	audit   func(ctx context.Context, after int64, limit int) ([]govern.AuditEntry, error)
-	trail   func(ctx context.Context, id string) ([]govern.Step, error)
-	pause   func() error
+	replay     func(ctx context.Context, a govern.Act, o govern.ReplayOptions, ids []int64) ([]govern.Outcome, error)
+	discard    func(ctx context.Context, a govern.Act, ids []int64) ([]govern.Outcome, error)
+	compensate func(ctx context.Context, a govern.Act, ids []int64) ([]govern.Outcome, error)
+	letters    func(ctx context.Context, f govern.Filter) ([]govern.DeadLetter, error)
+	letter     func(ctx context.Context, id int64) (govern.DeadLetter, error)
+	audit      func(ctx context.Context, after int64, limit int) ([]govern.AuditEntry, error)
+	trail      func(ctx context.Context, id string) ([]govern.Step, error)
+	pause      func() error
 }
 
 func (b brokenGovernance) Replay(ctx context.Context, a govern.Act, o govern.ReplayOptions, ids ...int64) ([]govern.Outcome, error) {
@@ -152,6 +153,13 @@ func (b brokenGovernance) Discard(ctx context.Context, a govern.Act, ids ...int6
 		return b.Store.Discard(ctx, a, ids...)
 	}
 	return b.discard(ctx, a, ids)
+}
+
+func (b brokenGovernance) Compensate(ctx context.Context, a govern.Act, ids ...int64) ([]govern.Outcome, error) {
+	if b.compensate == nil {
+		return b.Store.Compensate(ctx, a, ids...)
+	}
+	return b.compensate(ctx, a, ids)
 }
 
 func (b brokenGovernance) DeadLetters(ctx context.Context, f govern.Filter) ([]govern.DeadLetter, error) {
