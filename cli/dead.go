@@ -17,8 +17,8 @@ import (
 )
 
 func (a *app) deadCommand() *cobra.Command {
-	return group("dead", "List, show, replay and discard dead letters",
-		a.deadListCommand(), a.deadShowCommand(), a.deadReplayCommand(), a.deadDiscardCommand())
+	return group("dead", "List, show, replay, compensate and discard dead letters",
+		a.deadListCommand(), a.deadShowCommand(), a.deadReplayCommand(), a.deadCompensateCommand(), a.deadDiscardCommand())
 }
 
 // deadFilter holds the flags that select dead letters.
@@ -75,7 +75,7 @@ func (a *app) deadListCommand() *cobra.Command {
 	}
 	from.flags(c)
 	which.flags(c)
-	c.Flags().StringVar(&which.state, "state", govern.StateOpen, "OPEN, REPLAYING, REPLAYED, DISCARDED or any")
+	c.Flags().StringVar(&which.state, "state", govern.StateOpen, "OPEN, REPLAYING, REPLAYED, COMPENSATING, COMPENSATED, DISCARDED, SUPERSEDED or any")
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON array")
 	return c
 }
@@ -150,9 +150,13 @@ func printLetter(w io.Writer, d govern.DeadLetter) error {
 	if len(body) == 0 {
 		body = d.Raw
 	}
-	_, err := fmt.Fprintf(w, "dead letter  %s  %s\nevent        %s  %s\nkey          %s  (biz key %s, trace %s)\nclass        %s after %d attempts\nreason       %s\nfound at     %s[%d]@%d\nbehind it    %d events of the same key\nopened       %s, due %s\npayload      %q\n",
+	closed := ""
+	if d.ClosedAt != nil {
+		closed = fmt.Sprintf("closed       %s by %s\n", d.ClosedAt.UTC().Format(time.RFC3339), legible(d.ClosedBy))
+	}
+	_, err := fmt.Fprintf(w, "dead letter  %s  %s\nevent        %s  %s\nkey          %s  (biz key %s, trace %s)\nclass        %s after %d attempts\nreason       %s\nfound at     %s[%d]@%d\nbehind it    %d events of the same key\nopened       %s, due %s\n%spayload      %q\n",
 		letterID(d), d.State, legible(d.EventType), legible(d.EventID), legible(d.Key), legible(d.BizKey), legible(d.TraceID), d.Class, d.Attempts, legibleLines(d.Reason, "             "),
-		d.Topic, d.Partition, d.Offset, d.Behind, d.OpenedAt.UTC().Format(time.RFC3339), d.DueAt.UTC().Format(time.RFC3339), body)
+		d.Topic, d.Partition, d.Offset, d.Behind, d.OpenedAt.UTC().Format(time.RFC3339), d.DueAt.UTC().Format(time.RFC3339), closed, body)
 	return err
 }
 

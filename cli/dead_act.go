@@ -8,7 +8,7 @@ import (
 	"github.com/settlemq/settle/govern"
 )
 
-// deadAct holds what replay and discard have in common.
+// deadAct holds what replay, compensate and discard have in common.
 type deadAct struct {
 	from        sources
 	which       deadFilter
@@ -69,11 +69,36 @@ func (a *app) deadReplayCommand() *cobra.Command {
 	return c
 }
 
+func (a *app) deadCompensateCommand() *cobra.Command {
+	var d deadAct
+	c := &cobra.Command{
+		Use:   "compensate [SERVICE:ID …]",
+		Short: "Give up on dead letters whose effect can never be had, and undo what may have happened of them",
+		Long: "Compensate gives up on dead letters: what their service has registered as compensation runs instead of the handler,\n" +
+			"once, with retries. It undoes what may have happened of the event and tells the other services; what waits behind\n" +
+			"goes on then. A group without a compensation for the event type opens the letter again and says so; where there is\n" +
+			"nothing to undo, discard. Name them, or select open ones by flags: without --yes the command only tells how many.",
+		RunE: func(c *cobra.Command, words []string) error {
+			if d.reason == "" {
+				return usagef("settle dead compensate needs --reason: it is kept in the audit log")
+			}
+			return d.run(c, a, words, bulk{verb: "compensate", do: func(ctx context.Context, s govern.Store, ids []int64) ([]govern.Outcome, error) {
+				return s.Compensate(ctx, act(d.by, d.reason), ids...)
+			}})
+		},
+	}
+	d.flags(c)
+	return c
+}
+
 func (a *app) deadDiscardCommand() *cobra.Command {
 	var d deadAct
 	c := &cobra.Command{
 		Use:   "discard [SERVICE:ID …]",
 		Short: "Close dead letters for good and let those behind them go on",
+		Long: "Discard closes dead letters without doing anything about them. What may have happened of the event stays,\n" +
+			"and no other service is told; `settle dead compensate` does both. Name them, or select open ones by flags:\n" +
+			"without --yes the command only tells how many there are.",
 		RunE: func(c *cobra.Command, words []string) error {
 			if d.reason == "" {
 				return usagef("settle dead discard needs --reason: it is kept in the audit log")

@@ -55,7 +55,7 @@ func printTrail(w io.Writer, j govern.Journey) error {
 			}
 			last = s.EventID
 		}
-		if _, err := fmt.Fprintf(w, "  %s  %-10s %-22s %s\n", s.At.UTC().Format("15:04:05.000"), s.Stage, legible(where(s)), note(s)); err != nil {
+		if _, err := fmt.Fprintf(w, "  %s  %-11s %-22s %s\n", s.At.UTC().Format("15:04:05.000"), s.Stage, legible(where(s)), note(s)); err != nil {
 			return err
 		}
 	}
@@ -79,7 +79,7 @@ func note(s govern.Step) string {
 	if s.Broker.Offset > 0 {
 		parts = append(parts, fmt.Sprintf("%s[%d]@%d", s.Broker.Topic, s.Broker.Partition, s.Broker.Offset))
 	}
-	if s.Attempts > 1 || (s.Attempts == 1 && s.Stage != govern.StageApplied && s.Stage != govern.StagePublished) {
+	if s.Attempts > 1 || (s.Attempts == 1 && s.Stage != govern.StageApplied && s.Stage != govern.StageCompensated && s.Stage != govern.StagePublished) {
 		parts = append(parts, fmt.Sprintf("attempt %d", s.Attempts))
 	}
 	if s.NextAt != nil {
