@@ -19,8 +19,15 @@ import (
 // The fences of a document are run in order, in one folder, with settle on
 // the PATH.
 
-// notRun are commands that a test cannot run, because they run it.
-var notRun = map[string]bool{"./scripts/test": true, "./scripts/test all": true}
+// A document that begins with git clone is followed in a copy of the checkout.
+
+// skipped reports whether a command can't be run: it runs the tests, or
+// fetches what is here.
+func skipped(command string) bool {
+	return strings.HasPrefix(command, "./scripts/test") || cloning(command)
+}
+
+func cloning(command string) bool { return strings.HasPrefix(command, "git clone ") }
 
 type shown struct {
 	command string
@@ -64,7 +71,7 @@ func follow(t *testing.T, bin string, blocks []shown) {
 	var script strings.Builder
 	script.WriteString("set -u\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n")
 	for i, b := range blocks {
-		if notRun[b.command] {
+		if skipped(b.command) {
 			continue
 		}
 		command := strings.ReplaceAll(b.command, "go run ./cmd/settle", "settle")
@@ -75,6 +82,9 @@ func follow(t *testing.T, bin string, blocks []shown) {
 	defer cancel()
 	sh := exec.CommandContext(ctx, "bash", "-c", script.String())
 	sh.Dir = t.TempDir()
+	if cloning(blocks[0].command) {
+		cloneCheckout(t, sh.Dir)
+	}
 	sh.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
 	sh.WaitDelay = 5 * time.Second
 	out, err := sh.CombinedOutput()
@@ -82,7 +92,7 @@ func follow(t *testing.T, bin string, blocks []shown) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for i, b := range blocks {
-		if notRun[b.command] {
+		if skipped(b.command) {
 			continue
 		}
 		_, rest, ok := strings.Cut(string(out), fmt.Sprintf("<<%d>>\n", i))
@@ -97,6 +107,15 @@ func follow(t *testing.T, bin string, blocks []shown) {
 				t.Errorf("line %d: $ %s\nshows  %s\nprints %s", b.line, b.command, plain(want), plain(got))
 			}
 		}
+	}
+}
+
+// cloneCheckout copies what git has of the checkout, or would take.
+func cloneCheckout(t *testing.T, dir string) {
+	t.Helper()
+	out, err := exec.Command("bash", "-c", `cd .. && git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$0"`, dir).CombinedOutput()
+	if err != nil {
+		t.Fatalf("copy checkout: %v\n%s", err, out)
 	}
 }
 
@@ -126,9 +145,16 @@ func readShown(t *testing.T, path string) (blocks []shown) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	inside := false
+	inside, until := false, ""
 	for s, line := bufio.NewScanner(f), 1; s.Scan(); line++ {
 		text := s.Text()
+		if until != "" { // a command with a here-document goes on to its end
+			blocks[len(blocks)-1].command += "\n" + text
+			if text == until {
+				until = ""
+			}
+			continue
+		}
 		switch command, isCommand := strings.CutPrefix(text, "$ "); {
 		case strings.HasPrefix(text, "```"):
 			inside = text == "```console"
@@ -136,6 +162,9 @@ func readShown(t *testing.T, path string) (blocks []shown) {
 		case isCommand:
 			command, _, _ = strings.Cut(command, "   #")
 			blocks = append(blocks, shown{command: strings.TrimSpace(command), line: line})
+			if _, word, ok := strings.Cut(command, "<<'"); ok {
+				until, _, _ = strings.Cut(word, "'")
+			}
 		case len(blocks) > 0:
 			last := &blocks[len(blocks)-1]
 			last.output = append(last.output, text)
