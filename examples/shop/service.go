@@ -47,6 +47,9 @@ func definitions() []definition {
 		{"order", orderTables, orderExport, func(b base) participant { return &orderService{base: b} }},
 		{"inventory", inventoryTables, inventoryExport, func(b base) participant { return newInventory(b) }},
 		{"payment", paymentTables, paymentExport, func(b base) participant { return newPayment(b) }},
+		{"risk", riskTables, riskExport, func(b base) participant { return newRisk(b) }},
+		{"fulfilment", fulfilmentTables, fulfilmentExport, func(b base) participant { return newFulfilment(b) }},
+		{"marketing", marketingTables, marketingExport, func(b base) participant { return newMarketing(b) }},
 	}
 }
 
