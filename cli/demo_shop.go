@@ -30,6 +30,7 @@ type demoShop struct {
 	tap    drill.Tap
 	// order and inventory, as shop.Services.
 	services []*drill.Service
+	watch    *drill.Watch
 	close    []func() error
 	standIns atomic.Int32
 }
@@ -106,6 +107,11 @@ func (s *demoShop) connect() error {
 		s.services = append(s.services, db)
 		s.close = append(s.close, db.Close)
 	}
+	handles := map[string][]string{}
+	for _, service := range shop.Services() {
+		handles[service.Name] = service.Handles
+	}
+	s.watch = drill.NewWatch(s.services, handles)
 	return nil
 }
 
@@ -163,7 +169,7 @@ func (s *demoShop) system() drill.System {
 		},
 		Proxy: s.proxy, Tap: s.tap, Topic: settle.DefaultTopic, Groups: len(s.services),
 		AckWitness: `{"stream":"`, LeaseTTL: drillLease,
-		Place: s.client.place, State: s.state, Repair: s.repair, Export: s.export, Counters: s.counters,
+		Place: s.client.place, State: s.watch.State, Letters: s.watch.Letters, Repair: s.repair, Export: s.export, Counters: s.counters,
 	}
 }
 
@@ -172,31 +178,6 @@ func (s *demoShop) brokerReady(ctx context.Context) error {
 	defer cancel()
 	_, _, err := s.tap.Bounds(ctx, settle.DefaultTopic)
 	return err
-}
-
-// state asks the databases, and asks for what is costly to count only when
-// nothing else is left to do.
-func (s *demoShop) state(ctx context.Context) (drill.State, error) {
-	var st drill.State
-	if err := s.services[0].Orders(ctx, &st); err != nil {
-		return st, err
-	}
-	for _, service := range s.services {
-		if err := service.Open(ctx, &st); err != nil {
-			return st, err
-		}
-	}
-	if !st.Settled() {
-		return st, nil
-	}
-	for i, service := range shop.Services() {
-		n, err := s.services[i].Behind(ctx, service.Name, service.Handles, s.services)
-		if err != nil {
-			return st, err
-		}
-		st.Behind += n
-	}
-	return st, nil
 }
 
 func (s *demoShop) export(ctx context.Context, f *drill.Facts) error {
@@ -223,7 +204,7 @@ func (s *demoShop) counters() (drill.Counters, error) {
 
 // repair does what a person would do, with the commands that a person would
 // use, and shows them.
-func (s *demoShop) repair(ctx context.Context) error {
+func (s *demoShop) repair(ctx context.Context, _ []drill.Letter) error {
 	for _, words := range [][]string{
 		{"dead", "list"},
 		{"shop", "stock", poisonSKU + "=1000"},

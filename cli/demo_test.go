@@ -242,9 +242,10 @@ func underway(t *testing.T, dir string, orders int64) *exec.Cmd {
 	}
 	defer func() { _ = db.Close() }()
 	go func() { _, _ = io.Copy(io.Discard, said) }()
+	watch := drill.NewWatch([]*drill.Service{db}, nil)
 	within(t, 30*time.Second, "orders are taken", func() bool {
-		var s drill.State
-		return db.Orders(t.Context(), &s) == nil && s.Accepted > orders
+		s, err := watch.State(t.Context())
+		return err == nil && s.Accepted > orders
 	})
 	return cmd
 }

@@ -38,50 +38,53 @@ func (f *Facts) CopyLog(ctx context.Context, t Tap, topic string) error {
 	return nil
 }
 
-func (f *Facts) addClients(ctx context.Context, requests []Request, answers []Answer) error {
-	err := f.Insert(ctx, "client_request", []string{"request_key"}, func(yield func([]any) bool) {
-		for _, r := range requests {
-			if !yield([]any{r.Key}) {
-				return
+// addClients adds what clients asked for and were told, and what they did.
+func (f *Facts) addClients(ctx context.Context, requests []Request, feed *Feed) error {
+	err := insertAll(ctx, f, "client_request", []string{"request_key", "customer_id", "amount_cents", "refused"}, requests, func(r Request) [][]any {
+		return [][]any{{r.Key, r.CustomerID, r.Amount, r.Refused}}
+	})
+	if err == nil {
+		err = insertAll(ctx, f, "client_item", []string{"request_key", "sku", "qty"}, requests, func(r Request) [][]any {
+			lines := make([][]any, len(r.Items))
+			for i, l := range r.Items {
+				lines[i] = []any{r.Key, l.SKU, l.Quantity}
 			}
-		}
-	}, nil)
-	if err != nil {
-		return fmt.Errorf("add requests: %w", err)
+			return lines
+		})
 	}
-	err = f.Insert(ctx, "client_item", []string{"request_key", "sku", "qty"}, func(yield func([]any) bool) {
-		for _, r := range requests {
-			for _, l := range r.Items {
-				if !yield([]any{r.Key, l.SKU, l.Quantity}) {
+	if err == nil {
+		err = insertAll(ctx, f, "client_answer", []string{"request_key", "order_id"}, feed.Answers(), func(a Answer) [][]any {
+			return [][]any{{a.Key, a.OrderID}}
+		})
+	}
+	if err == nil {
+		err = insertAll(ctx, f, "client_act", []string{"request_key", "kind", "accepted"}, feed.Acts(), func(a ActAnswer) [][]any {
+			return [][]any{{a.Key, a.Kind, a.Accepted}}
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("add what clients know: %w", err)
+	}
+	return nil
+}
+
+// insertAll adds the rows of each of all.
+func insertAll[T any](ctx context.Context, f *Facts, table string, cols []string, all []T, rows func(T) [][]any) error {
+	return f.Insert(ctx, table, cols, func(yield func([]any) bool) {
+		for _, v := range all {
+			for _, row := range rows(v) {
+				if !yield(row) {
 					return
 				}
 			}
 		}
 	}, nil)
-	if err != nil {
-		return fmt.Errorf("add requests: %w", err)
-	}
-	err = f.Insert(ctx, "client_answer", []string{"request_key", "order_id"}, func(yield func([]any) bool) {
-		for _, a := range answers {
-			if !yield([]any{a.Key, a.OrderID}) {
-				return
-			}
-		}
-	}, nil)
-	if err != nil {
-		return fmt.Errorf("add answers: %w", err)
-	}
-	return nil
 }
 
 func (f *Facts) addPlanted(ctx context.Context, planted []plantedRecord) error {
-	err := f.Insert(ctx, "planted", []string{"topic", "broker_partition", "broker_offset", "kind"}, func(yield func([]any) bool) {
-		for _, p := range planted {
-			if !yield([]any{p.at.Topic, p.at.Partition, p.at.Offset, p.kind}) {
-				return
-			}
-		}
-	}, nil)
+	err := insertAll(ctx, f, "planted", []string{"topic", "broker_partition", "broker_offset", "kind"}, planted, func(p plantedRecord) [][]any {
+		return [][]any{{p.at.Topic, p.at.Partition, p.at.Offset, p.kind}}
+	})
 	if err != nil {
 		return fmt.Errorf("add planted records: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	_ "embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,6 +54,16 @@ func (f *Facts) Copy(ctx context.Context, service string, from *sql.DB, export s
 		}
 	}
 	return nil
+}
+
+// CopyFile does the same with an SQLite file that nobody writes any more: the
+// ledger of an outside system.
+func (f *Facts) CopyFile(ctx context.Context, service, path, export string) error {
+	db, err := sql.Open("sqlite", "file:"+path+"?mode=rw&_pragma=query_only(1)&_pragma=busy_timeout(5000)")
+	if err != nil {
+		return fmt.Errorf("open ledger of %s: %w", service, err)
+	}
+	return errors.Join(f.Copy(ctx, service, db, export), db.Close())
 }
 
 func (f *Facts) copyQuery(ctx context.Context, service string, from *sql.DB, q query) error {

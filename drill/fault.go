@@ -8,16 +8,23 @@ import (
 
 // Names of faults.
 const (
-	FaultRelayKill     = "relay-kill"     // SIGKILL of a relay
-	FaultConsumerKill  = "consumer-kill"  // SIGKILL of a consumer
-	FaultOrderKill     = "order-kill"     // SIGKILL of the order entry, while clients wait for its answer
-	FaultInventoryKill = "inventory-kill" // SIGKILL of the whole inventory service at once
-	FaultBrokerStop    = "broker-stop"    // the broker ends, by SIGKILL and SIGTERM in turn, and comes back
-	FaultBrokerCut     = "broker-cut"     // all connections to the broker are reset, new ones refused for a while
-	FaultLostAck       = "lost-ack"       // the broker stores events and its acknowledgements are lost
-	FaultDuplicate     = "duplicate"      // records of the broker's log are published again as new ones
-	FaultPause         = "pause"          // SIGSTOP past the lease while a stand-in takes over, then SIGCONT
-	FaultPoison        = "poison"         // orders that can't be handled until a person repairs, and a foreign record
+	FaultRelayKill      = "relay-kill"      // SIGKILL of a relay
+	FaultConsumerKill   = "consumer-kill"   // SIGKILL of a consumer
+	FaultOrderKill      = "order-kill"      // SIGKILL of the order entry, while clients wait for its answer
+	FaultInventoryKill  = "inventory-kill"  // SIGKILL of the whole inventory service at once
+	FaultBrokerStop     = "broker-stop"     // the broker ends, by SIGKILL and SIGTERM in turn, and comes back
+	FaultBrokerCut      = "broker-cut"      // all connections to the broker are reset, new ones refused for a while
+	FaultLostAck        = "lost-ack"        // the broker stores events and its acknowledgements are lost
+	FaultDuplicate      = "duplicate"       // records of the broker's log are published again as new ones
+	FaultPause          = "pause"           // SIGSTOP past the lease while a stand-in takes over, then SIGCONT
+	FaultPoison         = "poison"          // orders that can't be handled until a person repairs, and a foreign record
+	FaultProviderLost   = "provider-lost"   // the payment provider does the work and its answers are lost
+	FaultProviderSlow   = "provider-slow"   // the payment provider answers late
+	FaultCarrierGarbage = "carrier-garbage" // the carrier does the work and answers what nobody can read
+	FaultCarrierFail    = "carrier-fail"    // the carrier does nothing and says that it failed
+	FaultCouponOutage   = "coupon-outage"   // the coupon system hangs for a while, for everybody
+	FaultCouponStuck    = "coupon-stuck"    // the coupon system hangs for some customers until a person repairs
+	FaultOutsideKill    = "outside-kill"    // SIGKILL of an outside system
 )
 
 // FaultNames returns all names of faults.
@@ -25,6 +32,8 @@ func FaultNames() []string {
 	return []string{
 		FaultRelayKill, FaultConsumerKill, FaultOrderKill, FaultInventoryKill, FaultBrokerStop,
 		FaultBrokerCut, FaultLostAck, FaultDuplicate, FaultPause, FaultPoison,
+		FaultProviderLost, FaultProviderSlow, FaultCarrierGarbage, FaultCarrierFail,
+		FaultCouponOutage, FaultCouponStuck, FaultOutsideKill,
 	}
 }
 

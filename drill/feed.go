@@ -9,24 +9,6 @@ import (
 	"time"
 )
 
-// Request is one order that a client wants; Key is the same however often it
-// has to ask.
-type Request struct {
-	Key   string
-	Items []Line
-	// Body is what is sent.
-	Body []byte
-}
-
-// Line is one article of a request.
-type Line struct {
-	SKU      string
-	Quantity int
-}
-
-// Answer is what a client was told: this order exists.
-type Answer struct{ Key, OrderID string }
-
 // ErrRefused marks an answer that asking again can't change.
 var ErrRefused = errors.New("refused")
 
@@ -36,6 +18,10 @@ type Feed struct {
 	// Place asks once. An error that is not ErrRefused means that the client
 	// does not know what became of its request.
 	Place func(ctx context.Context, r Request) (orderID string, err error)
+	// Act asks once for what a customer wants done about an order. A refusal is
+	// an answer; an error means that nobody knows, or, if it is ErrRefused, that
+	// there is no sense in asking. Defaults to nil: no request has acts.
+	Act func(ctx context.Context, kind, orderID string) (accepted bool, err error)
 	// Workers is how many clients there are. Defaults to 8.
 	Workers int
 	// Gate is called before the i-th request is taken up and may block.
@@ -48,12 +34,13 @@ type Feed struct {
 
 	mu      sync.Mutex
 	answers []Answer
+	acts    []ActAnswer
 	placed  int
 	asked   int
 }
 
-// Run places all requests and returns when each is answered, or with the
-// first error that asking again can't cure.
+// Run places all requests and returns when each is answered and all acts are,
+// or with the first error that asking again can't cure.
 func (f *Feed) Run(ctx context.Context, requests []Request) error {
 	workers := f.Workers
 	if workers <= 0 {
@@ -62,11 +49,12 @@ func (f *Feed) Run(ctx context.Context, requests []Request) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	next := make(chan int)
+	acting := f.acting(cancel)
 	var clients sync.WaitGroup
 	for range workers {
 		clients.Go(func() {
 			for i := range next {
-				if err := f.place(ctx, i, requests[i]); err != nil {
+				if err := f.place(ctx, i, requests[i], acting); err != nil {
 					cancel(err)
 				}
 			}
@@ -75,6 +63,7 @@ func (f *Feed) Run(ctx context.Context, requests []Request) error {
 	err := f.hand(ctx, len(requests), next)
 	close(next)
 	clients.Wait()
+	acting.end()
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -97,20 +86,28 @@ func (f *Feed) hand(ctx context.Context, n int, next chan<- int) error {
 	return nil
 }
 
-func (f *Feed) place(ctx context.Context, i int, r Request) error {
+func (f *Feed) place(ctx context.Context, i int, r Request, acting *acting) error {
 	rnd := rand.New(rand.NewPCG(f.Seed, uint64(i)))
 	times := 1
 	if rnd.Float64() < f.Doubt {
 		times = 2
 	}
-	for range times {
+	for nth := range times {
 		id, err := f.ask(ctx, r)
-		if err != nil {
+		switch {
+		case r.Refused && errors.Is(err, ErrRefused):
+			continue
+		case err != nil:
 			return err
 		}
 		f.mu.Lock()
 		f.answers = append(f.answers, Answer{Key: r.Key, OrderID: id})
 		f.mu.Unlock()
+		if nth == 0 {
+			if err := acting.begin(ctx, r, id); err != nil {
+				return err
+			}
+		}
 	}
 	f.mu.Lock()
 	f.placed++

@@ -13,12 +13,12 @@ import (
 )
 
 // fire fires the shots, each when its number of orders has been placed, at
-// most two at a time, and waits for all. A shot that found its target down
+// most three at a time, and waits for all. A shot that found its target down
 // tries again; one that fails otherwise is reported and not counted.
 func (r *run) fire(ctx context.Context) error {
 	var flying sync.WaitGroup
 	defer flying.Wait()
-	slots := make(chan struct{}, 2)
+	slots := make(chan struct{}, 3)
 	for i, s := range r.shots {
 		if err := r.awaitPlaced(ctx, s.After); err != nil {
 			return err
@@ -68,12 +68,14 @@ func (r *run) shoot(ctx context.Context, s Shot, n uint64) {
 	limit := time.Now().Add(15 * time.Second)
 	rnd := rand.New(rand.NewPCG(r.cfg.Seed, n))
 	for {
+		began := time.Now()
 		done, err := r.inject(ctx, s, rnd)
 		switch {
 		case err == nil:
-			r.mu.Lock()
-			r.times[s.Fault] += done
-			r.mu.Unlock()
+			if done > 0 {
+				r.count(s.Fault, done)
+				r.mark(s.Fault, began)
+			}
 			return
 		case ctx.Err() != nil:
 			return
@@ -87,6 +89,13 @@ func (r *run) shoot(ctx context.Context, s Shot, n uint64) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// count adds to how many times a fault was seen to happen.
+func (r *run) count(fault string, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.times[fault] += n
 }
 
 // targets keeps two shots from one target: a paused process is not killed, a
@@ -117,7 +126,8 @@ func milliseconds(rnd *rand.Rand, from, to int) time.Duration {
 
 // inject carries out one shot and returns how many times its effect was seen.
 func (r *run) inject(ctx context.Context, s Shot, rnd *rand.Rand) (int, error) {
-	side := r.sys.Services[(s.Nth+int(r.cfg.Seed))%len(r.sys.Services)]
+	nth := uint64(s.Nth) + r.cfg.Seed // which of several targets
+	side := r.sys.Services[nth%uint64(len(r.sys.Services))]
 	switch s.Fault {
 	case FaultRelayKill:
 		return r.kill(side.Relay)
@@ -129,13 +139,25 @@ func (r *run) inject(ctx context.Context, s Shot, rnd *rand.Rand) (int, error) {
 		return r.killInventory()
 	case FaultPause:
 		return r.pause(ctx, rnd, s.Nth)
+	case FaultProviderLost:
+		return r.misbehave(ctx, Provider, Misbehaviour{Mode: ModeLost, Share: 0.5, For: milliseconds(rnd, 400, 900)})
+	case FaultProviderSlow:
+		return r.misbehave(ctx, Provider, Misbehaviour{Mode: ModeSlow, Share: 0.5, For: milliseconds(rnd, 400, 900), Delay: milliseconds(rnd, 50, 150)})
+	case FaultCarrierGarbage:
+		return r.misbehave(ctx, Carrier, Misbehaviour{Mode: ModeGarbage, Share: 0.5, For: milliseconds(rnd, 400, 900)})
+	case FaultCarrierFail:
+		return r.misbehave(ctx, Carrier, Misbehaviour{Mode: ModeFail, Share: 0.5, For: milliseconds(rnd, 400, 900)})
+	case FaultCouponOutage:
+		return r.misbehave(ctx, Coupons, Misbehaviour{Mode: ModeHang, For: milliseconds(rnd, 1200, 2000)})
+	case FaultOutsideKill:
+		return r.killOutside(nth)
 	}
 	defer r.locks.hold(r.sys.Broker)()
 	switch s.Fault {
 	case FaultBrokerStop:
 		return r.stopBroker(ctx, rnd, s.Nth)
 	case FaultBrokerCut:
-		return r.cut(rnd)
+		return r.cut(ctx, rnd)
 	case FaultLostAck:
 		return r.loseAnswers(ctx)
 	case FaultDuplicate:
@@ -163,9 +185,12 @@ func (r *run) stopBroker(ctx context.Context, rnd *rand.Rand, nth int) (int, err
 	return 1, end(milliseconds(rnd, 300, 1000))
 }
 
-// killInventory kills both processes of the inventory service at one time.
+// killInventory kills all processes of the inventory service at one time.
 func (r *run) killInventory() (int, error) {
 	relay, consumer := r.sys.Services[1].Relay, r.sys.Services[1].Consumer
+	if relay == consumer {
+		return r.kill(relay)
+	}
 	defer r.locks.hold(relay)()
 	defer r.locks.hold(consumer)()
 	var second sync.WaitGroup
@@ -176,10 +201,14 @@ func (r *run) killInventory() (int, error) {
 	return 1, errors.Join(err, failed)
 }
 
-func (r *run) cut(rnd *rand.Rand) (int, error) {
-	n := r.sys.Proxy.Cut(milliseconds(rnd, 200, 800))
-	if n == 0 {
+func (r *run) cut(ctx context.Context, rnd *rand.Rand) (int, error) {
+	down := milliseconds(rnd, 200, 800)
+	if n := r.sys.Proxy.Cut(down); n == 0 {
 		return 0, fmt.Errorf("no connection was there to cut: %w", ErrNotRunning)
+	}
+	select { // until then nobody gets in
+	case <-ctx.Done():
+	case <-time.After(down):
 	}
 	return 1, nil
 }
@@ -198,7 +227,7 @@ func (r *run) loseAnswers(ctx context.Context) (int, error) {
 func (r *run) duplicate(ctx context.Context, rnd *rand.Rand, nth int) (int, error) {
 	first, last, err := r.sys.Tap.Bounds(ctx, r.sys.Topic)
 	if err != nil {
-		return 0, r.retryable(err)
+		return 0, retryable(err)
 	}
 	const copies = 10
 	from := first + rnd.Int64N(max(last-first-copies, 1))
@@ -210,7 +239,7 @@ func (r *run) duplicate(ctx context.Context, rnd *rand.Rand, nth int) (int, erro
 		return nil
 	})
 	if err != nil {
-		return 0, r.retryable(err)
+		return 0, retryable(err)
 	}
 	done := 0
 	for i, rec := range records {
@@ -231,7 +260,7 @@ func (r *run) plantForeign(ctx context.Context, rnd *rand.Rand, nth int) error {
 	if nth > 0 { // one is enough; the poisoned orders are many
 		return nil
 	}
-	return r.retryable(r.plant(ctx, "foreign", "foreign-"+strconv.FormatUint(r.cfg.Seed, 10), settle.Record{
+	return retryable(r.plant(ctx, "foreign", "foreign-"+strconv.FormatUint(r.cfg.Seed, 10), settle.Record{
 		At: settle.Coordinates{Partition: rnd.IntN(16)}, Raw: []byte(`{"eventId":"cut-off-in-the-mid`),
 	}))
 }
@@ -253,8 +282,8 @@ func (r *run) plant(ctx context.Context, kind, id string, rec settle.Record) err
 	return nil
 }
 
-// retryable marks what the broker's being down explains.
-func (r *run) retryable(err error) error {
+// retryable marks what the target's being down explains.
+func retryable(err error) error {
 	if err == nil {
 		return nil
 	}

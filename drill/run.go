@@ -3,7 +3,6 @@ package drill
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -24,6 +23,12 @@ type Config struct {
 	// before Repair.
 	Requests []Request
 	Poisoned int
+	// Stuck are the customers for whom the coupon system hangs under
+	// FaultCouponStuck. Defaults to nobody.
+	Stuck []string
+	// Leave is how many dead letters of such orders are left open on purpose.
+	// Defaults to none.
+	Leave int
 	// Interval is the least time between two shots. Defaults to 400 ms.
 	Interval time.Duration
 	// Timeout bounds everything until all has settled. Defaults to 10 min.
@@ -49,6 +54,7 @@ type run struct {
 	feed  *Feed
 	shots []Shot
 	began time.Time
+	fed   time.Time // when orders began to flow
 	due   time.Time // when the next order may be placed; the feed's alone
 	locks targets
 
@@ -57,7 +63,9 @@ type run struct {
 	state    State
 	fired    int
 	ready    chan struct{} // closed and replaced when a shot was fired
+	stuck    bool          // the coupon system hangs for cfg.Stuck
 	times    map[string]int
+	marks    []Mark
 	planted  []plantedRecord
 	standIns []Lives
 }
@@ -86,9 +94,9 @@ func Run(ctx context.Context, cfg Config, sys System) (*Report, error) {
 	}
 	r := &run{
 		cfg: cfg, sys: sys, began: time.Now(), times: map[string]int{}, ready: make(chan struct{}),
-		shots: Schedule(cfg.Seed, cfg.Faults, cfg.Times, len(cfg.Requests)),
+		shots: Schedule(cfg.Seed, scheduled(cfg.Faults), cfg.Times, len(cfg.Requests)),
 	}
-	r.feed = &Feed{Place: sys.Place, Gate: r.gate, Doubt: 0.02, Seed: cfg.Seed}
+	r.feed = &Feed{Place: sys.Place, Act: sys.Act, Gate: r.gate, Doubt: 0.02, Seed: cfg.Seed}
 	return r.run(ctx)
 }
 
@@ -158,9 +166,10 @@ func (r *run) start(ctx context.Context, roles *crew) error {
 func (r *run) roles() []*Child {
 	all := append(slices.Clone(r.sys.Outside), r.sys.Entry)
 	for _, m := range r.sys.Services {
-		all = append(all, m.Relay)
-		if m.Consumer != m.Relay {
-			all = append(all, m.Consumer)
+		for _, c := range []*Child{m.Relay, m.Consumer} {
+			if !slices.Contains(all, c) {
+				all = append(all, c)
+			}
 		}
 	}
 	return all
@@ -170,12 +179,12 @@ func (r *run) roles() []*Child {
 func (r *run) work(ctx context.Context) error {
 	limited, cancel := context.WithTimeoutCause(ctx, r.cfg.Timeout, ErrUnsettled)
 	defer cancel()
-	err := r.feedAndBreak(limited)
-	if err == nil && r.cfg.Poisoned > 0 {
-		err = r.awaitPoison(limited)
-	}
-	if err == nil {
-		err = r.settle(limited)
+	r.fed = time.Now()
+	err := r.stick(limited)
+	for _, step := range []func(context.Context) error{r.feedAndBreak, r.settle, r.unstick} {
+		if err == nil {
+			err = step(limited)
+		}
 	}
 	if err != nil && ctx.Err() == nil && context.Cause(limited) == ErrUnsettled {
 		return ErrUnsettled
@@ -261,100 +270,6 @@ func (r *run) look(ctx context.Context) (State, error) {
 		r.mu.Unlock()
 	}
 	return s, err
-}
-
-// awaitPoison waits until all that was poisoned has become dead letters, and
-// counts them.
-func (r *run) awaitPoison(ctx context.Context) error {
-	r.enter("waiting for the poison to show")
-	foreign := r.foreign() * r.sys.Groups // each group finds it
-	dead := int64(r.cfg.Poisoned + foreign)
-	if err := r.await(ctx, func(s State) bool { return s.DeadOpen >= dead && s.Blocked() }); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	r.times[FaultPoison] += int(dead)
-	r.mu.Unlock()
-	r.cfg.Say("Dead letters wait for a person: %d for an article that is not known yet, %d for a foreign record at the topic.", r.cfg.Poisoned, foreign)
-	return nil
-}
-
-// settle waits until nothing is left to do, and repairs whatever only a person
-// can: the poison, and an event whose process was killed each time it was in
-// hand, until it looked like the killer.
-func (r *run) settle(ctx context.Context) error {
-	for {
-		r.enter("settling")
-		var last State
-		err := r.await(ctx, func(s State) bool { last = s; return s.Settled() || s.Blocked() })
-		if err != nil || last.Settled() {
-			return err
-		}
-		r.enter("repairing")
-		if err := r.sys.Repair(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-func (r *run) foreign() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := 0
-	for _, p := range r.planted {
-		if p.kind == "foreign" {
-			n++
-		}
-	}
-	return n
-}
-
-// prove reads everything back and checks it.
-func (r *run) prove(ctx context.Context, broker *crew) (*Report, error) {
-	f, err := OpenFacts(ctx, filepath.Join(r.cfg.Dir, FactsFile))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	if err := r.sys.Broker.Await(ctx); err != nil {
-		return nil, err
-	}
-	if err := f.CopyLog(ctx, r.sys.Tap, r.sys.Topic); err != nil {
-		return nil, err
-	}
-	broker.end()
-	if err := r.sys.Export(ctx, f); err != nil {
-		return nil, err
-	}
-	if err := f.addClients(ctx, r.cfg.Requests, r.feed.Answers()); err != nil {
-		return nil, err
-	}
-	if err := f.addPlanted(ctx, r.planted); err != nil {
-		return nil, err
-	}
-	report := &Report{Seed: r.cfg.Seed, Dir: r.cfg.Dir}
-	if err := f.Count(ctx, report); err != nil {
-		return nil, err
-	}
-	c, err := r.sys.Counters()
-	if err != nil {
-		return nil, err
-	}
-	report.Deliveries.Received, report.Deliveries.Duplicate, report.Deliveries.Ignored = c.Received, c.Duplicate, c.Ignored
-	for _, name := range r.cfg.Faults {
-		report.Faults = append(report.Faults, FaultCount{Name: name, Times: r.times[name]})
-	}
-	report.Invariants, err = f.Check(ctx)
-	report.Invariants = append(report.Invariants, livesInvariant(r.lives()))
-	return report, err
-}
-
-func (r *run) lives() []Lives {
-	lives := r.standIns
-	for _, c := range append(r.roles(), r.sys.Broker) {
-		lives = append(lives, c.Lives())
-	}
-	return lives
 }
 
 func (r *run) enter(phase string) {

@@ -70,7 +70,7 @@ func pretend(t *testing.T) *pretence {
 		},
 		StandIn:  func(c *drill.Child) *drill.Child { return role(c.Name() + "-2") },
 		LeaseTTL: 50 * time.Millisecond,
-		Place:    p.place, State: p.state, Repair: p.repair, Export: p.export,
+		Place:    p.place, State: p.state, Letters: p.letters, Repair: p.repair, Export: p.export,
 		Counters: func() (drill.Counters, error) { return drill.Counters{Received: 1, Duplicate: 2, Ignored: 3}, nil },
 	}
 	return p
@@ -142,7 +142,11 @@ func (p *pretence) state(context.Context) (drill.State, error) {
 	return s, nil
 }
 
-func (p *pretence) repair(context.Context) error {
+func (p *pretence) letters(context.Context) ([]drill.Letter, error) {
+	return nil, nil
+}
+
+func (p *pretence) repair(context.Context, []drill.Letter) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.repaired = true

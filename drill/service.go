@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 )
 
@@ -51,51 +50,4 @@ func (s *Service) Export(ctx context.Context, f *Facts, business string) error {
 		return err
 	}
 	return f.Copy(ctx, s.name, s.db, business)
-}
-
-// Orders counts the orders of the order service into st.
-func (s *Service) Orders(ctx context.Context, st *State) error {
-	err := s.db.QueryRowContext(ctx, s.queries["orders"]).Scan(&st.Accepted, &st.Completed, &st.Cancelled)
-	if err != nil {
-		return fmt.Errorf("count orders: %w", err)
-	}
-	return nil
-}
-
-// Open adds to st what this service has not published, and its dead letters
-// that are not closed.
-func (s *Service) Open(ctx context.Context, st *State) error {
-	var unpublished, dead, replaying int64
-	if err := s.db.QueryRowContext(ctx, s.queries["unpublished"]).Scan(&unpublished); err != nil {
-		return fmt.Errorf("count unpublished events of %s: %w", s.name, err)
-	}
-	if err := s.db.QueryRowContext(ctx, s.queries["dead"]).Scan(&dead, &replaying); err != nil {
-		return fmt.Errorf("count dead letters of %s: %w", s.name, err)
-	}
-	st.Unpublished += unpublished
-	st.DeadOpen += dead
-	st.Replaying += replaying
-	return nil
-}
-
-// Behind returns how many events of these types, emitted by any of the
-// services, a consumer group of this one has not dealt with.
-func (s *Service) Behind(ctx context.Context, group string, types []string, emitters []*Service) (int64, error) {
-	list, err := json.Marshal(types)
-	if err != nil {
-		return 0, err
-	}
-	var emitted, consumed int64
-	for _, from := range emitters {
-		var n int64
-		if err := from.db.QueryRowContext(ctx, s.queries["emitted"], sql.Named("types", string(list))).Scan(&n); err != nil {
-			return 0, fmt.Errorf("count events of %s: %w", from.name, err)
-		}
-		emitted += n
-	}
-	err = s.db.QueryRowContext(ctx, s.queries["consumed"], sql.Named("types", string(list)), sql.Named("group", group)).Scan(&consumed)
-	if err != nil {
-		return 0, fmt.Errorf("count consumed events of %s: %w", s.name, err)
-	}
-	return emitted - consumed, nil
 }

@@ -14,7 +14,8 @@ type System struct {
 	Entry *Child
 	// Services, the order service first, the inventory second.
 	Services []Member
-	// Outside systems, which are started before the services.
+	// Outside systems, each named as in Provider, Coupons and Carrier. They are
+	// started before the services.
 	Outside []*Child
 	// StandIn returns a second process of the same role, not started yet.
 	StandIn func(c *Child) *Child
@@ -31,16 +32,33 @@ type System struct {
 	LeaseTTL time.Duration
 	// Place asks the entry for an order; see Feed.
 	Place func(ctx context.Context, r Request) (orderID string, err error)
-	// State tells how far everything is.
+	// Act asks the entry for what a customer wants done; see Feed.
+	Act func(ctx context.Context, kind, orderID string) (accepted bool, err error)
+	// Misbehave makes an outside system do one thing wrong instead of whatever
+	// it did wrong before. Misbehaved returns how often each mode really
+	// happened since its process began.
+	Misbehave  func(ctx context.Context, system string, m Misbehaviour) error
+	Misbehaved func(ctx context.Context, system string) (map[string]int64, error)
+	// State tells how far everything is; see Watch.
 	State func(ctx context.Context) (State, error)
-	// Repair removes the cause of the poison and decides about all open dead
-	// letters, with the commands a person would use. It may be repeated.
-	Repair func(ctx context.Context) error
+	// Letters returns the dead letters that wait for a person.
+	Letters func(ctx context.Context) ([]Letter, error)
+	// Repair removes the cause of the poison and decides about these dead
+	// letters and no others, with the commands a person would use. It may be
+	// called several times.
+	Repair func(ctx context.Context, letters []Letter) error
 	// Export copies the facts of the services; nothing runs then.
 	Export func(ctx context.Context, f *Facts) error
 	// Counters returns what consumers counted and nothing durable tells.
 	Counters func() (Counters, error)
 }
+
+// Names of outside systems.
+const (
+	Provider = "provider" // of payments
+	Coupons  = "coupons"
+	Carrier  = "carrier"
+)
 
 // Member is one service's processes. Relay and Consumer may be one process
 // that does both.
@@ -52,31 +70,3 @@ type Member struct {
 // Counters are sums over all processes there were, the killed ones included
 // as far as they had written down what they counted.
 type Counters struct{ Received, Duplicate, Ignored int64 }
-
-// State is how far a system is, by its databases.
-type State struct {
-	Accepted  int64
-	Completed int64
-	Cancelled int64
-	// Unpublished events have not reached the broker.
-	Unpublished int64
-	// Behind counts events that a consumer group has not dealt with.
-	Behind int64
-	// DeadOpen dead letters wait for a person, Replaying ones for the outcome of
-	// a replay.
-	DeadOpen, Replaying int64
-}
-
-// Open is how many orders are neither completed nor cancelled.
-func (s State) Open() int64 { return s.Accepted - s.Completed - s.Cancelled }
-
-// Settled reports whether nothing is left to do.
-func (s State) Settled() bool {
-	return s.Open() == 0 && s.Unpublished == 0 && s.Behind == 0 && s.DeadOpen == 0 && s.Replaying == 0
-}
-
-// Blocked reports whether nothing goes on without a person: what is open is
-// explained by dead letters that nobody has decided about.
-func (s State) Blocked() bool {
-	return s.DeadOpen > 0 && s.Replaying == 0 && s.Open() <= s.DeadOpen && s.Unpublished == 0
-}
