@@ -106,5 +106,5 @@ func (s *fulfilmentService) giveUp(ctx context.Context, tx *sql.Tx, e *settle.Ev
 	}
 	// Crash here: the carrier ships nothing and nobody knows; the compensation
 	// is run again.
-	return s.shipments.save(ctx, tx, p, row, shipmentFacts{OrderID: p.orderID, Reason: e.Type + " was given up: the order can't be shipped"})
+	return s.shipments.save(ctx, tx, p, row, shipmentFacts{OrderID: p.orderID, Reason: "shipping it was given up"})
 }

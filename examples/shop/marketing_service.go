@@ -158,5 +158,5 @@ func (s *marketingService) giveUp(ctx context.Context, tx *sql.Tx, e *settle.Eve
 	if err := s.revoke(ctx, r.orderID); err != nil {
 		return err
 	}
-	return s.rewards.save(ctx, tx, r, row, revocationFacts{OrderID: r.orderID, Reason: e.Type + " was given up: there is no reward"})
+	return s.rewards.save(ctx, tx, r, row, revocationFacts{OrderID: r.orderID, Reason: "granting its reward was given up"})
 }

@@ -17,7 +17,7 @@ func (r Rules) assess(amount Cents) (when, reason string) {
 // review says what becomes of a held order, and why.
 func (r Rules) review(amount Cents) (when, reason string) {
 	if amount > r.ReleaseUpTo {
-		return lifecycle.Refuse, fmt.Sprintf("refused on review: the amount %v is above %v", amount, r.ReleaseUpTo)
+		return lifecycle.Refuse, fmt.Sprintf("the reviewed amount %v is above %v", amount, r.ReleaseUpTo)
 	}
-	return lifecycle.Release, fmt.Sprintf("released on review: the amount %v is not above %v", amount, r.ReleaseUpTo)
+	return lifecycle.Release, fmt.Sprintf("the reviewed amount %v is not above %v", amount, r.ReleaseUpTo)
 }

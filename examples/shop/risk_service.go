@@ -80,7 +80,7 @@ func (s *riskService) cancelled(ctx context.Context, tx *sql.Tx, e *settle.Event
 
 // giveUp compensates order.created: what can't be assessed is rejected.
 func (s *riskService) giveUp(ctx context.Context, tx *sql.Tx, e *settle.Event) error {
-	return s.apply(ctx, tx, e, opinion{input: lifecycle.Compensation(e.Type), reason: e.Type + " was given up: the order can't be assessed"})
+	return s.apply(ctx, tx, e, opinion{input: lifecycle.Compensation(e.Type), reason: "assessing it was given up"})
 }
 
 // opinion is what an input says about an order.

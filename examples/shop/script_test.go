@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -182,9 +183,19 @@ func (p *performance) cast(a act) (*settle.Event, consumer.Handler[*sql.Tx], err
 	return e, p.reactions[i].undo, nil
 }
 
-// check plays drawn scripts; none may end in anything wrong.
-func (s *stage) check(t *testing.T, drawn *rapid.Generator[[]act]) {
+// check plays, for each order, all short scripts in fair weather, in which
+// every input comes early, late and again; then long ones that are drawn. None
+// may end in anything wrong.
+func (s *stage) check(t *testing.T, inputs []string) {
 	t.Helper()
+	for order := range s.orders {
+		for script := range short(order, inputs) {
+			if err := s.play(t.Context(), script); err != nil {
+				t.Fatalf("order %d: %v", order, err)
+			}
+		}
+	}
+	drawn := scripts(len(s.orders), inputs...)
 	rapid.Check(t, func(rt *rapid.T) {
 		if err := s.play(t.Context(), drawn.Draw(rt, "script")); err != nil {
 			rt.Fatal(err)
@@ -192,9 +203,34 @@ func (s *stage) check(t *testing.T, drawn *rapid.Generator[[]act]) {
 	})
 }
 
-// notices plays scripts until one finds something wrong.
-func (s *stage) notices(t *testing.T, drawn *rapid.Generator[[]act]) error {
+// short yields every script of four inputs for one order.
+func short(order int, inputs []string) iter.Seq[[]act] {
+	const length = 4
+	return func(yield func([]act) bool) {
+		which := make([]int, length+1)
+		for which[length] == 0 {
+			script := make([]act, length)
+			for i := range script {
+				script[i] = act{order: order, input: inputs[which[i]], fresh: i%2 == 1}
+			}
+			if !yield(script) {
+				return
+			}
+			for i := range which {
+				if which[i]++; which[i] < len(inputs) || i == length {
+					break
+				}
+				which[i] = 0
+			}
+		}
+	}
+}
+
+// notices plays drawn scripts until one finds something wrong, and returns
+// that.
+func (s *stage) notices(t *testing.T, inputs []string) error {
 	t.Helper()
+	drawn := scripts(len(s.orders), inputs...)
 	for seed := range 300 {
 		if err := s.play(t.Context(), drawn.Example(seed)); err != nil {
 			return err
