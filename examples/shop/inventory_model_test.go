@@ -208,30 +208,18 @@ func TestStockIsRightWhateverOrderEventsComeIn(t *testing.T) {
 	}
 }
 
-// replaced returns the machine with the row for an event in a state leading
-// elsewhere.
-func replaced(m lifecycle.Machine, from, on, to, emits string) lifecycle.Machine {
-	m.Rows = slices.Clone(m.Rows)
-	for i, t := range m.Rows {
-		if t.From == from && t.On == on {
-			m.Rows[i].To, m.Rows[i].Emits = to, emits
-		}
-	}
-	return m
-}
-
 func TestTheStockModelNoticesEachWrongTable(t *testing.T) {
-	right := lifecycle.Reservation()
-	for name, wrong := range map[string]lifecycle.Machine{
-		"paid but not sold":         replaced(right, lifecycle.ReservationReserved, lifecycle.OrderPaid, lifecycle.ReservationReserved, ""),
-		"cancelled but not given":   replaced(right, lifecycle.ReservationReserved, lifecycle.OrderCancelled, lifecycle.ReservationReserved, ""),
-		"sold and not returned":     replaced(right, lifecycle.ReservationConfirmed, lifecycle.OrderCancelled, lifecycle.ReservationConfirmed, ""),
-		"prepaid is forgotten":      replaced(right, lifecycle.ReservationPrepaid, lifecycle.OrderCreated, lifecycle.ReservationReserved, lifecycle.InventoryReserved),
-		"an early cancel is nought": replaced(right, lifecycle.None, lifecycle.OrderCancelled, lifecycle.None, ""),
-		"given up after all":        replaced(right, lifecycle.ReservationReserved, lifecycle.Compensation(lifecycle.OrderCreated), lifecycle.ReservationReleased, lifecycle.InventoryReleased),
+	right, giveUp := lifecycle.Reservation(), lifecycle.Compensation(lifecycle.OrderCreated)
+	for name, row := range map[string]lifecycle.Transition{
+		"paid but not sold":            {From: lifecycle.ReservationReserved, On: lifecycle.OrderPaid, To: lifecycle.ReservationReserved},
+		"cancelled but not given":      {From: lifecycle.ReservationReserved, On: lifecycle.OrderCancelled, To: lifecycle.ReservationReserved},
+		"sold and not returned":        {From: lifecycle.ReservationConfirmed, On: lifecycle.OrderCancelled, To: lifecycle.ReservationConfirmed},
+		"prepaid is forgotten":         {From: lifecycle.ReservationPrepaid, On: lifecycle.OrderCreated, When: lifecycle.InStock, To: lifecycle.ReservationReserved, Emits: lifecycle.InventoryReserved},
+		"an early cancel is forgotten": {From: lifecycle.None, On: lifecycle.OrderCancelled, To: lifecycle.None},
+		"given up after all":           {From: lifecycle.ReservationReserved, On: giveUp, To: lifecycle.ReservationReleased, Emits: lifecycle.InventoryReleased},
 	} {
 		s := inventoryIn(t, t.TempDir())
-		s.reservations.machine = wrong
+		s.reservations.machine = withRow(right, row)
 		found := false
 		for seed := 0; seed < 300 && !found; seed++ {
 			_, err := runStock(t.Context(), s, orderSteps(s, 4, 20).Example(seed))
@@ -297,5 +285,72 @@ func TestTheReservationTableTakesTheStatesOfItsMachineAndNoOther(t *testing.T) {
 	s := inventoryIn(t, t.TempDir())
 	if wrong := refusedStates(t, s.reservations); len(wrong) != 0 {
 		t.Errorf("wrong: %q", wrong)
+	}
+}
+
+func TestGivingUpAReservationTwiceIsGivingUpOnceAndNothingOnceItHasMovedOn(t *testing.T) {
+	created, paid, cancelled := lifecycle.OrderCreated, lifecycle.OrderPaid, lifecycle.OrderCancelled
+	for state, story := range map[string][]string{
+		lifecycle.None:                 {},
+		lifecycle.ReservationPrepaid:   {paid},
+		lifecycle.ReservationBarred:    {cancelled},
+		lifecycle.ReservationReserved:  {created},
+		lifecycle.ReservationConfirmed: {created, paid},
+		lifecycle.ReservationReleased:  {created, paid, cancelled},
+		lifecycle.ReservationFailed:    {cancelled, created},
+	} {
+		dir := t.TempDir()
+		s := inventoryIn(t, dir)
+		if err := Stock(t.Context(), dir, Level{"a", 5}); err != nil {
+			t.Fatal(err)
+		}
+		take := func(kind string, undo bool) {
+			e := createdEvent(t, "o1", Item{"a", 2})
+			e.Type = kind
+			if err := inTx(t.Context(), s.db, func(tx *sql.Tx) error { return handled(t.Context(), s, tx, e, undo) }); err != nil {
+				t.Fatalf("%s when %q: %v", kind, state, err)
+			}
+		}
+		for _, kind := range story {
+			take(kind, false)
+		}
+		look := `SELECT CONCAT_WS(' ', available, reserved, sold, (SELECT state FROM t_reservation), (SELECT GROUP_CONCAT(event_type) FROM t_outbox_event)) FROM t_stock`
+		before := text(t, s.db.Reader, look)
+		take(created, true)
+		once := text(t, s.db.Reader, look)
+		take(created, true)
+		if twice := text(t, s.db.Reader, look); twice != once {
+			t.Errorf("%q: given up once it is %s, twice %s", state, once, twice)
+		}
+		if !slices.Contains([]string{lifecycle.None, lifecycle.ReservationPrepaid, lifecycle.ReservationBarred}, state) {
+			if once != before {
+				t.Errorf("%q: it was %s and is %s", state, before, once)
+			}
+			continue
+		}
+		for _, late := range []string{created, paid, cancelled} {
+			take(late, false)
+		}
+		if late := text(t, s.db.Reader, look); once != "5 0 0 FAILED inventory.reserve_failed" || late != once {
+			t.Errorf("%q: given up it is %s, and %s after what came late", state, once, late)
+		}
+	}
+}
+
+func TestAnOrderWithALineThatCannotBeLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	s := inventoryIn(t, dir)
+	if err := Stock(t.Context(), dir, Level{"a", 5}, Level{"b", 5}); err != nil {
+		t.Fatal(err)
+	}
+	for _, lines := range [][]Item{{{"a", 1}, {"b", 0}}, {{"a", 1}, {"b", -1}}, {{"a", 1}, {"a", 1}}} {
+		if err := s.handle(t, createdEvent(t, "o1", lines...)); err == nil {
+			t.Errorf("%v is taken", lines)
+		}
+		for _, table := range []string{"t_reservation", "t_reservation_line", "t_stock_ledger", "t_outbox_event", "t_stock WHERE available <> 5"} {
+			if n := number(t, s.db.Reader, `SELECT COUNT(*) FROM `+table); n != 0 {
+				t.Errorf("%v left %d rows in %s", lines, n, table)
+			}
+		}
 	}
 }

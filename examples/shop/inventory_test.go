@@ -42,6 +42,15 @@ func number(t testing.TB, db rowQuerier, query string, args ...any) int64 {
 	return n
 }
 
+func text(t testing.TB, db rowQuerier, query string, args ...any) string {
+	t.Helper()
+	var s string
+	if err := db.QueryRowContext(t.Context(), query, args...).Scan(&s); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return s
+}
+
 func createdEvent(t testing.TB, orderID string, lines ...Item) *settle.Event {
 	t.Helper()
 	payload, err := json.Marshal(orderFacts{OrderID: orderID, CustomerID: "c", Items: lines})

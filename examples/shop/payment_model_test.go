@@ -237,21 +237,21 @@ func TestMoneyIsRightWhateverOrderEventsComeInAndHoweverTheProviderAnswers(t *te
 }
 
 func TestThePaymentModelNoticesEachWrongTableAndAProviderThatTakesTwice(t *testing.T) {
-	right := lifecycle.Payment()
+	giveUp := lifecycle.Compensation(lifecycle.OrderConfirmed)
 	for name, planted := range map[string]struct {
-		table   lifecycle.Machine
+		row     lifecycle.Transition
 		forgets bool
 	}{
-		"late money stays":              {table: replaced(right, lifecycle.PaymentCaptured, lifecycle.OrderCancelled, lifecycle.PaymentCaptured, "")},
-		"an early cancel trusts itself": {table: replaced(right, lifecycle.None, lifecycle.OrderCancelled, lifecycle.PaymentBarred, "")},
-		"a wish to pay is forgotten":    {table: replaced(right, lifecycle.PaymentDue, lifecycle.OrderPayRequested, lifecycle.PaymentDue, "")},
-		"a repeat takes again":          {table: replaced(right, lifecycle.PaymentReturned, lifecycle.OrderConfirmed, lifecycle.PaymentCaptured, lifecycle.PaymentSucceeded)},
-		"giving up takes money back":    {table: replaced(right, lifecycle.PaymentCaptured, lifecycle.Compensation(lifecycle.OrderConfirmed), lifecycle.PaymentCancelled, lifecycle.PaymentFailed)},
-		"giving up gives up nothing":    {table: replaced(right, lifecycle.PaymentOpen, lifecycle.Compensation(lifecycle.OrderConfirmed), lifecycle.PaymentBarred, "")},
-		"the provider takes twice":      {table: right, forgets: true},
+		"late money stays":            {row: lifecycle.Transition{From: lifecycle.PaymentCaptured, On: lifecycle.OrderCancelled, To: lifecycle.PaymentCaptured}},
+		"an early cancel keeps money": {row: lifecycle.Transition{From: lifecycle.None, On: lifecycle.OrderCancelled, When: lifecycle.MoneyReturned, To: lifecycle.PaymentBarred}},
+		"a wish to pay is forgotten":  {row: lifecycle.Transition{From: lifecycle.PaymentDue, On: lifecycle.OrderPayRequested, When: lifecycle.Taken, To: lifecycle.PaymentDue}},
+		"a repeat takes again":        {row: lifecycle.Transition{From: lifecycle.PaymentReturned, On: lifecycle.OrderConfirmed, To: lifecycle.PaymentCaptured, Emits: lifecycle.PaymentSucceeded}},
+		"giving up takes money back":  {row: lifecycle.Transition{From: lifecycle.PaymentCaptured, On: giveUp, To: lifecycle.PaymentCancelled, Emits: lifecycle.PaymentFailed}},
+		"giving up asks nobody":       {row: lifecycle.Transition{From: lifecycle.PaymentOpen, On: giveUp, To: lifecycle.PaymentBarred, Emits: lifecycle.PaymentFailed}},
+		"the provider takes twice":    {forgets: true},
 	} {
 		s, _ := paymentIn(t, t.TempDir())
-		s.payments.machine = planted.table
+		s.payments.machine = withRow(lifecycle.Payment(), planted.row)
 		found := false
 		for seed := 0; seed < 300 && !found; seed++ {
 			p := newProvider()

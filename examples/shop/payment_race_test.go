@@ -230,7 +230,7 @@ func TestWhoeverIsFirstWinsTheRaceForAConfirmedOrder(t *testing.T) {
 
 func TestTheRaceNoticesMoneyThatStays(t *testing.T) {
 	s, _ := paymentIn(t, t.TempDir())
-	s.payments.machine = replaced(lifecycle.Payment(), lifecycle.PaymentCaptured, lifecycle.OrderCancelled, lifecycle.PaymentCaptured, "")
+	s.payments.machine = withRow(lifecycle.Payment(), lifecycle.Transition{From: lifecycle.PaymentCaptured, On: lifecycle.OrderCancelled, To: lifecycle.PaymentCaptured})
 	r, err := startRace(t.Context(), s, true)
 	if err != nil {
 		t.Fatal(err)
