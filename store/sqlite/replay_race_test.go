@@ -28,6 +28,7 @@ type people struct {
 	repaired atomic.Bool
 	replays  atomic.Int64
 	discards atomic.Int64
+	givenUp  atomic.Int64
 }
 
 func (p *people) act(ctx context.Context, who int, done func() bool) {
@@ -38,15 +39,19 @@ func (p *people) act(ctx context.Context, who int, done func() bool) {
 			return
 		}
 		for _, l := range letters {
-			if l.State == govern.StateReplayed || l.State == govern.StateDiscarded {
+			if l.State == govern.StateReplayed || l.State == govern.StateDiscarded || l.State == govern.StateCompensated {
 				continue
 			}
 			a := govern.Act{By: fmt.Sprint("person ", who), Reason: "a test"}
 			var out []govern.Outcome
-			if (n+int(l.ID))%5 == 0 && p.replays.Load() > 20 {
+			switch way := (n + int(l.ID)) % 5; {
+			case way == 0 && p.replays.Load() > 20:
 				out, err = p.g.Discard(ctx, a, l.ID)
 				p.count(&p.discards, out)
-			} else {
+			case way == 1 && p.replays.Load() > 10:
+				out, err = p.g.Compensate(ctx, a, l.ID)
+				p.count(&p.givenUp, out)
+			default:
 				out, err = p.g.Replay(ctx, a, govern.ReplayOptions{}, l.ID)
 				p.count(&p.replays, out)
 			}
@@ -92,7 +97,7 @@ func race(t *testing.T, s *sqlite.Store, p *people, done func() bool, services .
 	cancel()
 	running.Wait()
 	entries, err := s.Governance().Audit(t.Context(), 0, 10000)
-	if want := p.replays.Load() + p.discards.Load(); err != nil || int64(len(entries)) != want {
+	if want := p.replays.Load() + p.discards.Load() + p.givenUp.Load(); err != nil || int64(len(entries)) != want {
 		t.Errorf("%d acts are audited and %d were done, %v", len(entries), want, err)
 	}
 	if p.discards.Load() == 0 || p.replays.Load() == 0 {
@@ -113,7 +118,7 @@ func openRace(t *testing.T) (*sqlite.Store, *memory.Broker) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = tx.ExecContext(t.Context(), `CREATE TABLE effect (event_id TEXT NOT NULL)`)
+	_, err = tx.ExecContext(t.Context(), `CREATE TABLE effect (event_id TEXT NOT NULL); CREATE TABLE undone (event_id TEXT NOT NULL)`)
 	for n := range racingKeys * racingEvents {
 		e := &settle.Event{ID: fmt.Sprintf("e%02d", n), Type: "x", AggregateID: fmt.Sprint("k", n%racingKeys), Payload: []byte(`{}`)}
 		err = errors.Join(err, s.Append(t.Context(), tx, e))
@@ -184,7 +189,7 @@ func TestRelayLettersAreSentOrDiscardedWhateverSeveralPeopleDoWhileItRuns(t *tes
 	}
 }
 
-func TestConsumerLettersAreAppliedOnceOrDiscardedWhateverSeveralPeopleDoWhileItRuns(t *testing.T) {
+func TestConsumerLettersAreAppliedOnceCompensatedOnceOrDiscardedWhateverSeveralPeopleDoWhileItRuns(t *testing.T) {
 	s, broker := openRace(t)
 	p := &people{T: t, g: s.Governance()}
 	r := relay.New(s.Log(), broker, relay.Config{})
@@ -196,14 +201,27 @@ func TestConsumerLettersAreAppliedOnceOrDiscardedWhateverSeveralPeopleDoWhileItR
 		_, err := tx.ExecContext(ctx, `INSERT INTO effect VALUES (?)`, e.ID)
 		return err
 	})
+	c.Compensate("x", func(ctx context.Context, tx *sql.Tx, e *settle.Event) error {
+		if !p.repaired.Load() && e.ID < "e04" {
+			return errors.New("not repaired")
+		}
+		_, err := tx.ExecContext(ctx, `INSERT INTO undone VALUES (?)`, e.ID)
+		return err
+	})
 	done := func() bool {
-		return countOf(t, s, `SELECT count(*) FROM t_message_consume_log WHERE consumer_group = 'g' AND status IN ('APPLIED', 'DISCARDED')`) == racingKeys*racingEvents
+		return countOf(t, s, `SELECT count(*) FROM t_message_consume_log WHERE consumer_group = 'g' AND status IN ('APPLIED', 'COMPENSATED', 'DISCARDED')`) == racingKeys*racingEvents
 	}
 	race(t, s, p, done, r.Run, c.Run)
+	if p.givenUp.Load() == 0 {
+		t.Error("nothing was compensated")
+	}
+	if n := countOf(t, s, `SELECT count(*) FROM t_message_consume_log l WHERE (SELECT count(*) FROM undone u WHERE u.event_id = l.event_id) <> (l.status = 'COMPENSATED')`); n != 0 {
+		t.Errorf("%d events were compensated another number of times than their log says", n)
+	}
 	if n := countOf(t, s, `SELECT count(*) FROM t_message_consume_log l WHERE (SELECT count(*) FROM effect f WHERE f.event_id = l.event_id) <> (l.status = 'APPLIED')`); n != 0 {
 		t.Errorf("%d events have another number of effects than their log says", n)
 	}
-	if n := countOf(t, s, `SELECT (SELECT count(*) FROM t_consume_retry) + (SELECT count(*) FROM t_dead_letter WHERE state IN ('OPEN', 'REPLAYING'))`); n != 0 {
+	if n := countOf(t, s, `SELECT (SELECT count(*) FROM t_consume_retry) + (SELECT count(*) FROM t_dead_letter WHERE state IN ('OPEN', 'REPLAYING', 'COMPENSATING'))`); n != 0 {
 		t.Errorf("%d rows wait for nobody", n)
 	}
 }
