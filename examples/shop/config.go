@@ -8,11 +8,13 @@ import (
 	"strings"
 
 	"github.com/settlemq/settle/consumer"
+	"github.com/settlemq/settle/examples/shop/outside"
 	"github.com/settlemq/settle/relay"
 )
 
 // RoleOrderAPI is the role of the order service's HTTP entry. Every service
-// has two more: RelayRole and ConsumerRole.
+// has two more: RelayRole and ConsumerRole. Every outside system is a role by
+// its own name (outside.Systems).
 const RoleOrderAPI = "order-api"
 
 // RelayRole is the role that publishes a service's events.
@@ -27,13 +29,13 @@ func Roles() []string {
 	for _, name := range serviceNames() {
 		roles = append(roles, RelayRole(name), ConsumerRole(name))
 	}
-	return roles
+	return append(roles, outside.Systems()...)
 }
 
 // Config says what Run and Solo run. Dir is required; Run needs BrokerURL too.
 type Config struct {
-	// Dir keeps the shop: NAME.db of each service and, under Solo, broker/. It
-	// is made when missing.
+	// Dir keeps the shop: NAME.db of each service, outside/ of the outside
+	// systems and, under Solo, broker/. It is made when missing.
 	Dir string
 	// BrokerURL is where the broker is; see package dial. Solo brings its own.
 	BrokerURL string
@@ -51,6 +53,8 @@ type Config struct {
 	MaxBatch int
 	// Rules are the business rules.
 	Rules Rules
+	// Outside is about the outside systems.
+	Outside OutsideConfig
 	// Relay and Consumer set up the relays and consumer groups of all
 	// services. Name, Crash and Logger are set by the shop. Their zero values
 	// work.
@@ -78,6 +82,9 @@ func (c Config) withDefaults() (Config, error) {
 		if !slices.Contains(Roles(), role) {
 			return c, fmt.Errorf("run shop: unknown role %q; the roles are %s", role, strings.Join(Roles(), ", "))
 		}
+	}
+	if err := c.Outside.check(); err != nil {
+		return c, fmt.Errorf("run shop: %w", err)
 	}
 	if c.Listen == "" {
 		c.Listen = "127.0.0.1:8080"

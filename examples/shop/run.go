@@ -15,6 +15,7 @@ import (
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/consumer"
 	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/examples/shop/outside"
 	"github.com/settlemq/settle/relay"
 )
 
@@ -107,6 +108,9 @@ func (p *process) run(ctx context.Context) error {
 		roles[RelayRole(m.name)] = func(ctx context.Context) error { return p.relay(ctx, m) }
 		roles[ConsumerRole(m.name)] = func(ctx context.Context) error { return p.consume(ctx, m) }
 	}
+	for _, system := range outside.Systems() {
+		roles[system] = func(ctx context.Context) error { return p.serveOutside(ctx, system) }
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, name := range p.cfg.Roles {
 		g.Go(func() error {
@@ -151,6 +155,13 @@ func (p *process) consume(ctx context.Context, m *member) error {
 	})
 	g.Go(func() error { return keepStats(keeping, p.cfg.StatsDir, role, c.Stats) })
 	return g.Wait()
+}
+
+func (p *process) serveOutside(ctx context.Context, system string) error {
+	cfg := p.cfg.Outside
+	return outside.Run(ctx, outside.Config{
+		System: system, Dir: p.cfg.Dir, Listen: cfg.Addresses[system], DeclinePercent: cfg.DeclinePercent, Logger: p.logger(system),
+	})
 }
 
 // serve takes orders until ctx is done, then answers those that it has begun.

@@ -58,6 +58,8 @@ type member struct {
 	definition
 	participant
 	db *dial.Database
+	// hangUp closes its connections to the outside systems.
+	hangUp func()
 }
 
 // openMember opens one service by its name.
@@ -71,7 +73,9 @@ func openMember(ctx context.Context, name string, cfg Config) (*member, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &member{definition: d, participant: d.new(base{db: db, now: time.Now, rules: cfg.Rules.withDefaults()}), db: db}, nil
+	systems, hangUp := callOutside(cfg)
+	b := base{db: db, now: time.Now, rules: cfg.Rules.withDefaults(), outside: systems}
+	return &member{definition: d, participant: d.new(b), db: db, hangUp: hangUp}, nil
 }
 
 // crowd are the services that are open.
@@ -102,6 +106,7 @@ func (c crowd) named(name string) *member {
 func (c crowd) close() error {
 	var errs []error
 	for _, m := range c {
+		m.hangUp()
 		errs = append(errs, m.db.Close())
 	}
 	return errors.Join(errs...)
