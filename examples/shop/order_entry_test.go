@@ -7,21 +7,24 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/settlemq/settle/examples/shop/lifecycle"
 )
 
 // entry is an order service's HTTP entry without relay and consumer.
 type entry struct {
-	orders  *orderService
-	commits atomic.Int64
-	url     string
+	orders    *orderService
+	committer *committer
+	commits   atomic.Int64
+	url       string
 }
 
 func newEntry(t *testing.T, queue, most int) *entry {
@@ -43,6 +46,7 @@ func newEntryWith(t *testing.T, queue, most int, timeouts entryTimeouts) *entry 
 			e.commits.Add(1)
 		}
 	})
+	e.committer = c
 	h := newOrderHandler(newView(crowd{m}), c, timeouts, slog.New(slog.DiscardHandler))
 	server := httptest.NewUnstartedServer(nil)
 	server.Config = h.server()
@@ -197,6 +201,13 @@ func TestBadRequestsAreRefusedWithReasonsAndLeaveNothing(t *testing.T) {
 		{"three decimals", "k", strings.Replace(goodOrder, "11.77", "1.234", 1), nil, 422, "two decimals"},
 		{"huge amount", "k", strings.Replace(goodOrder, "11.77", strings.Repeat("9", 400), 1), nil, 422, "above the limit"},
 		{"quantity 0", "k", strings.Replace(goodOrder, `"quantity":1`, `"quantity":0`, 1), nil, 422, "items[0].quantity"},
+		{"10,000 items", "k", `{"customerId":"c","amount":"1","items":[` + strings.Repeat("1,", 9999) + `1]}`, nil, 422, "has 10000 lines; it must have 1 to 100"},
+		{"10,000 whole items", "k", `{"customerId":"c","amount":"1","items":[` + strings.Repeat(`{"sku":"a","quantity":1},`, 9999) + `1]}`, nil, 413, "64 KiB"},
+		{"paid some day", "k", strings.Replace(goodOrder, `{"c`, `{"pay":"some day","c`, 1), nil, 422, `"field":"pay"`},
+		{"a name twice", "k", strings.Replace(goodOrder, `{"c`, `{"amount":"1","c`, 1), nil, 400, `the name \"amount\" is in it twice`},
+		{"a name twice in a line", "k", strings.Replace(goodOrder, `"quantity":1`, `"quantity":1,"quantity":2`, 1), nil, 400, "quantity"},
+		{"above the limit", "k", strings.Replace(goodOrder, "11.77", "10000.01", 1), nil, 422, "the order is refused: an order of 10000.01 is above the limit of 10000.00"},
+		{"a blocked customer", "k", strings.Replace(goodOrder, `"c"`, `"mallory"`, 1), nil, 422, "the order is refused: orders of this customer are not taken"},
 	} {
 		status, header, body := e.post(t, c.key, c.body, c.headers...)
 		if status != c.status || !strings.Contains(body, c.want) || header.Get("Content-Type") != "application/problem+json" {
@@ -209,11 +220,111 @@ func TestBadRequestsAreRefusedWithReasonsAndLeaveNothing(t *testing.T) {
 	if status, body := e.get(t, "/orders/none"); status != 404 || !strings.Contains(body, "there is no order none") {
 		t.Errorf("unknown order: %d %s", status, body)
 	}
-	if status, _ := e.get(t, "/orders"); status != 405 {
-		t.Errorf("GET /orders: %d", status)
-	}
 	if status, _ := e.get(t, "/healthz"); status != 200 {
 		t.Errorf("health: %d", status)
+	}
+	// The key of what was refused is as good as new.
+	if status, _, body := e.post(t, "k", goodOrder); status != 201 {
+		t.Errorf("the same key with a good order: %d %s", status, body)
+	}
+}
+
+func TestAnUnknownArticleIsTakenAndLeftToTheInventory(t *testing.T) {
+	e := newEntry(t, 10, 10)
+	if status, _, body := e.post(t, "k", strings.Replace(goodOrder, `"sku":"a"`, `"sku":"nobody-has-it"`, 1)); status != 201 {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+func TestARepeatIsAnsweredAsBeforeAlsoUnderStricterRules(t *testing.T) {
+	e := newEntry(t, 10, 10)
+	e.post(t, "k", goodOrder)
+	e.orders.rules.RefuseAbove = 1
+	if status, _, body := e.post(t, "k", goodOrder); status != 200 {
+		t.Errorf("the repeat: %d %s", status, body)
+	}
+	if status, _, body := e.post(t, "k2", goodOrder); status != 422 {
+		t.Errorf("a new one: %d %s", status, body)
+	}
+}
+
+func TestUnknownPathsAndWrongMethodsAreProblemsToo(t *testing.T) {
+	e := newEntry(t, 10, 10)
+	for _, c := range []struct {
+		method, path string
+		status       int
+		allow        string
+	}{
+		{"GET", "/", 404, ""},
+		{"GET", "/order", 404, ""},
+		{"POST", "/orders/o-1/refund", 404, ""},
+		{"GET", "/orders/", 404, ""},
+		{"GET", "/orders/none", 404, ""},
+		{"GET", "/orders", 405, "POST"},
+		{"DELETE", "/orders/o-1", 405, "GET, HEAD"},
+		{"GET", "/orders/o-1/cancel", 405, "POST"},
+		{"PUT", "/orders/o-1/pay", 405, "POST"},
+		{"POST", "/healthz", 405, "GET, HEAD"},
+	} {
+		req, err := http.NewRequest(c.method, e.url+c.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		status, header, body := do(t, req)
+		var p Problem
+		if err := json.Unmarshal([]byte(body), &p); err != nil || p.Status != c.status || p.Detail == "" {
+			t.Errorf("%s %s: %s: %v", c.method, c.path, body, err)
+		}
+		if status != c.status || header.Get("Allow") != c.allow || header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s %s: %d %v", c.method, c.path, status, header)
+		}
+	}
+}
+
+// drip sends text on a new connection, then one byte after the other until the
+// server has had enough. It returns what the server said.
+func (e *entry) drip(t *testing.T, text, drop string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(e.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan string, 1)
+	go func() {
+		b, _ := io.ReadAll(conn) // a reset is an end as well
+		ended <- string(b)
+	}()
+	_, _ = io.WriteString(conn, text)
+	for tick := time.NewTicker(5 * time.Millisecond); ; {
+		select {
+		case said := <-ended:
+			tick.Stop()
+			return said
+		case <-tick.C:
+			_, _ = io.WriteString(conn, drop)
+		}
+	}
+}
+
+func TestAClientThatDripsItsRequestIsCutOff(t *testing.T) {
+	e := newEntryWith(t, 10, 10, entryTimeouts{Header: 100 * time.Millisecond, Body: 200 * time.Millisecond})
+	began := time.Now()
+	head := "POST /orders HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nIdempotency-Key: k\r\n"
+	if said := e.drip(t, head, "X"); strings.Contains(said, "201") {
+		t.Errorf("a head that never ends: %s", said)
+	}
+	if said := e.drip(t, head+"Content-Length: 60000\r\n\r\n{", " "); !strings.Contains(said, "408 Request Timeout") || !strings.Contains(said, "the body did not arrive") {
+		t.Errorf("a body that never ends: %s", said)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if e.count(t, "t_order") != 0 {
+		t.Error("something was stored")
 	}
 }
 

@@ -72,6 +72,13 @@ func TestAnOrderBodyIsCheckedFieldByField(t *testing.T) {
 		{"quantity is half a piece", `{"customerId":"c","amount":"1","items":[{"sku":"a","quantity":0.5}]}`, "items[0]"},
 		{"sku is empty", `{"customerId":"c","amount":"1","items":[{"sku":"","quantity":1}]}`, "items[0].sku"},
 		{"sku twice", `{"customerId":"c","amount":"1","items":[{"sku":"a","quantity":1},{"sku":"a","quantity":1}]}`, "items[1].sku"},
+		{"sku in capitals", `{"customerId":"c","amount":"1","items":[{"SKU":"a","quantity":1}]}`, "items[0]"},
+		{"quantity in capitals beside itself", `{"customerId":"c","amount":"1","items":[{"sku":"a","quantity":1,"Quantity":2}]}`, "items[0]"},
+		{"item is null", `{"customerId":"c","amount":"1","items":[null]}`, "items[0].sku"},
+		{"pay is a number", `{"customerId":"c","amount":"1","items":` + item + `,"pay":1}`, "pay"},
+		{"pay is null", `{"customerId":"c","amount":"1","items":` + item + `,"pay":null}`, "pay"},
+		{"pay is empty", `{"customerId":"c","amount":"1","items":` + item + `,"pay":""}`, "pay"},
+		{"pay is neither", `{"customerId":"c","amount":"1","items":` + item + `,"pay":"Now"}`, "pay"},
 		{"a field that is not known", `{"customerId":"c","amount":"1","items":` + item + `,"coupon":"x"}`, "body"},
 	} {
 		_, wrong, err := decodeOrder(strings.NewReader(c.body))
@@ -79,7 +86,9 @@ func TestAnOrderBodyIsCheckedFieldByField(t *testing.T) {
 			t.Errorf("%s: got %v, %v; want field %s", c.name, wrong, err, c.field)
 		}
 	}
-	for _, body := range []string{"", "{", "[]", "null x", `"x"`, `{"a":1} {"b":2}`, "\xff", "<xml/>"} {
+	for _, body := range []string{"", "{", "[]", "null x", `"x"`, `{"a":1} {"b":2}`, "\xff", "<xml/>",
+		`{"amount":1,"amount":2}`, `{"amount":1,"\u0061mount":2}`, `{"items":[{"sku":"a","sku":"b"}]}`, `{"x":{"y":[0,{"z":1,"z":1}]}}`, `{"x":{},"x":{}}`,
+		strings.Repeat(`{"a":`, 20_000)} {
 		if _, _, err := decodeOrder(strings.NewReader(body)); !errors.Is(err, errMalformed) {
 			t.Errorf("%q: got %v, want a malformed body", body, err)
 		}
@@ -95,10 +104,19 @@ func TestTwoBodiesThatMeanTheSameHaveOneHash(t *testing.T) {
 		return r.hash()
 	}
 	a := hash(`{"customerId":"c","amount":11.7,"items":[{"sku":"a","quantity":1}]}`)
+	for _, same := range []string{`"pay":"now",`, ``} {
+		if a != hash(`{`+same+`"customerId":"c","amount":11.7,"items":[{"sku":"a","quantity":1}]}`) {
+			t.Errorf("%q changes the hash", same)
+		}
+	}
+	if (OrderRequest{CustomerID: "c"}).hash() != (OrderRequest{CustomerID: "c", Pay: PayNow}).hash() {
+		t.Error("to pay now and not to say when differ")
+	}
 	if a != hash(`{"items":[{"quantity":1,"sku":"a"}],  "amount":"11.70","customerId":"c"}`) {
 		t.Error("the same order written otherwise has another hash")
 	}
 	for _, other := range []string{
+		`{"pay":"later","customerId":"c","amount":11.7,"items":[{"sku":"a","quantity":1}]}`,
 		`{"customerId":"d","amount":11.7,"items":[{"sku":"a","quantity":1}]}`,
 		`{"customerId":"c","amount":11.71,"items":[{"sku":"a","quantity":1}]}`,
 		`{"customerId":"c","amount":11.7,"items":[{"sku":"a","quantity":2}]}`,
