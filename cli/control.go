@@ -17,6 +17,13 @@ var controlKinds = []string{"relay", "topic", "group", "key"}
 func (a *app) pauseCommand() *cobra.Command {
 	return a.controlCommand("pause", "Pause a relay, a topic, a consumer group or a key",
 		func(c *cobra.Command, s govern.Store, who govern.Act, kind, name string) error {
+			known, err := s.Known(c.Context(), kind, name)
+			if err != nil {
+				return err
+			}
+			if !known {
+				_, _ = fmt.Fprintf(a.Err, "that service knows no %s %s yet: check the name; it is paused should it start later\n", kind, legible(name))
+			}
 			return s.Pause(c.Context(), who, kind, name)
 		})
 }

@@ -37,6 +37,36 @@ func (g *Governance) Pause(ctx context.Context, a govern.Act, kind, name string)
 	return nil
 }
 
+const knowsGroup = `SELECT EXISTS (SELECT 1 FROM t_message_consume_log WHERE consumer_group = ?1)
+OR EXISTS (SELECT 1 FROM t_consume_retry WHERE consumer_group = ?1)
+OR EXISTS (SELECT 1 FROM t_consume_partition WHERE consumer_group = ?1)`
+
+// A topic has no index in the outbox; the newest rows name those in use.
+const knowsTopic = `SELECT EXISTS (SELECT 1 FROM (SELECT topic FROM t_outbox_event ORDER BY id DESC LIMIT 10000) WHERE topic = ?1)
+OR EXISTS (SELECT 1 FROM t_consume_partition WHERE topic = ?1)`
+
+// Known implements govern.Controller.
+func (g *Governance) Known(ctx context.Context, kind, name string) (bool, error) {
+	query := knowsGroup
+	switch kind {
+	case "group":
+	case "topic":
+		query = knowsTopic
+	default:
+		return true, nil
+	}
+	tx, err := g.s.snapshot(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = tx.Rollback() }()
+	var known bool
+	if err := tx.QueryRowContext(ctx, query, name).Scan(&known); err != nil {
+		return false, fmt.Errorf("look for %s %s: %w", kind, name, err)
+	}
+	return known, nil
+}
+
 const deleteControl = `DELETE FROM settle_control WHERE kind = ? AND name = ?`
 
 // Resume implements govern.Controller.

@@ -237,6 +237,9 @@ func brokenActs() map[string]func(inboxStore) inboxStore {
 		"a pause is seen by every process until it is resumed, and is audited once": inbox(func(b *brokenInbox) {
 			b.controls = func(context.Context) (settle.Controls, error) { return settle.Controls{}, nil }
 		}),
+		"a group and a topic are known by what was done for them": governance(func(b *brokenGovernance) {
+			b.known = func() (bool, error) { return true, nil }
+		}),
 		"what can't be paused or skipped is refused and not audited": governance(func(b *brokenGovernance) { b.pause = func() error { return nil } }),
 		"a trail tells cause, repair and effect, by event, key and trace": governance(func(b *brokenGovernance) {
 			b.trail = func(ctx context.Context, id string) ([]govern.Step, error) {

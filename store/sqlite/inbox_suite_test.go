@@ -139,6 +139,7 @@ type brokenGovernance struct {
 	audit      func(ctx context.Context, after int64, limit int) ([]govern.AuditEntry, error)
 	trail      func(ctx context.Context, id string) ([]govern.Step, error)
 	pause      func() error
+	known      func() (bool, error)
 }
 
 func (b brokenGovernance) Replay(ctx context.Context, a govern.Act, o govern.ReplayOptions, ids ...int64) ([]govern.Outcome, error) {
@@ -188,6 +189,13 @@ func (b brokenGovernance) Trail(ctx context.Context, id string) ([]govern.Step, 
 		return b.Store.Trail(ctx, id)
 	}
 	return b.trail(ctx, id)
+}
+
+func (b brokenGovernance) Known(ctx context.Context, kind, name string) (bool, error) {
+	if b.known == nil {
+		return b.Store.Known(ctx, kind, name)
+	}
+	return b.known()
 }
 
 func (b brokenGovernance) Pause(ctx context.Context, a govern.Act, kind, name string) error {

@@ -3,8 +3,10 @@ package storetest
 import (
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/govern"
@@ -31,6 +33,7 @@ func actCases[Tx any]() []InboxCase[Tx] {
 	return []InboxCase[Tx]{
 		{"every act is in the audit chain, in order, and an edit of it is found", auditChain[Tx]},
 		{"a pause is seen by every process until it is resumed, and is audited once", pauseSeen[Tx]},
+		{"a group and a topic are known by what was done for them", namesKnown[Tx]},
 		{"what can't be paused or skipped is refused and not audited", refusedNotAudited[Tx]},
 		{"a trail tells cause, repair and effect, by event, key and trace", trailTells[Tx]},
 	}
@@ -235,6 +238,24 @@ func pauseSeen[Tx any](t testing.TB, s InboxStore[Tx]) {
 	wantAudit(g, "control.pause key:inventory/a", "control.resume key:inventory/a")
 	if err := s.Governance.Resume(g.ctx, ann, "key", "inventory/a"); !errors.Is(err, govern.ErrNotFound) {
 		t.Fatalf("Resume of what is not paused gives %v, want %v", err, govern.ErrNotFound)
+	}
+}
+
+func namesKnown[Tx any](t testing.TB, s InboxStore[Tx]) {
+	g := newGroup(t, s)
+	g.apply(batch(on("a", "1")), applied)
+	claims, err := s.Inbox.Claim(g.ctx, settle.ClaimRequest{Group: "billing", Topic: "t", Owner: "x", Partitions: 1, TTL: time.Minute})
+	if err != nil || len(claims) != 1 {
+		t.Fatalf("Claim gives %v, %v", claims, err)
+	}
+	for name, want := range map[string]bool{
+		"group inventory": true, "group billing": true, "group inventroy": false, "topic t": true, "topic tt": false, "key any": true, "relay ": true,
+	} {
+		kind, name, _ := strings.Cut(name, " ")
+		known, err := s.Governance.Known(g.ctx, kind, name)
+		if err != nil || known != want {
+			t.Fatalf("Known says of %s %q %v, %v; want %v", kind, name, known, err, want)
+		}
 	}
 }
 
