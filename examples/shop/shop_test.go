@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/dial"
 	"github.com/settlemq/settle/examples/shop/lifecycle"
+	"github.com/settlemq/settle/examples/shop/outside"
 	"github.com/settlemq/settle/govern"
 )
 
@@ -33,6 +35,7 @@ func testConfig(dir string) Config {
 	cfg.Consumer.Retry = settle.Backoff{Base: 5 * time.Millisecond, Max: 20 * time.Millisecond, Attempts: 3}
 	cfg.Consumer.RetryPoll = 20 * time.Millisecond
 	cfg.Consumer.Breaker.DistinctKeys = -1
+	cfg.Rules.ReviewAfter = 20 * time.Millisecond
 	return cfg
 }
 
@@ -97,6 +100,22 @@ func (r *running) with(t *testing.T, status string) int64 {
 	return number(t, r.view.orders.db.Reader, `SELECT COUNT(*) FROM t_order WHERE status = ?`, status)
 }
 
+const sumCompleted = `SELECT COALESCE(SUM(amount_cents), 0) FROM t_order WHERE status = 'COMPLETED'`
+
+// ledgers sums up what the outside systems have done.
+func (r *running) ledgers(t *testing.T) map[string]outside.Sum {
+	t.Helper()
+	all := map[string]outside.Sum{}
+	for _, system := range outside.Systems() {
+		s, err := outside.Inspect(t.Context(), r.dir, system)
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(all, s.Ledger)
+	}
+	return all
+}
+
 func TestRealOrdersAreAllSettledByAShopInOneProcess(t *testing.T) {
 	dir := t.TempDir()
 	feed, err := SampleFeed()
@@ -107,7 +126,9 @@ func TestRealOrdersAreAllSettledByAShopInOneProcess(t *testing.T) {
 	if err := Stock(t.Context(), dir, Demand(orders)...); err != nil {
 		t.Fatal(err)
 	}
-	r := start(t, Solo, testConfig(dir))
+	cfg := testConfig(dir)
+	cfg.Outside.DeclinePercent = 10
+	r := start(t, Solo, cfg)
 	if err := Solo(t.Context(), testConfig(dir)); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("a second shop in the directory: %v", err)
 	}
@@ -122,7 +143,13 @@ func TestRealOrdersAreAllSettledByAShopInOneProcess(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	eventually(t, "200 orders reserved", func() bool { return r.with(t, lifecycle.Reserved) == 200 })
+	eventually(t, "200 orders settled", func() bool { return r.with(t, lifecycle.Completed)+r.with(t, lifecycle.Cancelled) == 200 })
+	eventually(t, "what came of it done", func() bool {
+		ledgers := r.ledgers(t)
+		held := number(t, r.view.services.named("inventory").db.Reader, `SELECT SUM(reserved) FROM t_stock`)
+		return held == 0 && ledgers[outside.KindCapture].Cents-ledgers[outside.KindRefund].Cents == number(t, r.view.orders.db.Reader, sumCompleted) &&
+			ledgers[outside.KindShipment].Rows == r.with(t, lifecycle.Completed) && ledgers[outside.KindDecline].Rows > 0
+	})
 	if bad := number(t, r.view.services.named("inventory").db.Reader, wrongStock); bad != 0 {
 		t.Errorf("the stock of %d articles is wrong", bad)
 	}
@@ -133,13 +160,18 @@ func TestRealOrdersAreAllSettledByAShopInOneProcess(t *testing.T) {
 			applied[step.EventType] = step.Group
 		}
 	}
-	if err != nil || applied[lifecycle.OrderCreated] != "inventory" || applied[lifecycle.InventoryReserved] != "order" {
+	if err != nil || applied[lifecycle.OrderConfirmed] != "payment" || applied[lifecycle.InventoryReserved] != "order" {
 		t.Errorf("trail: %v, %v", j.Steps, err)
 	}
 	r.stop()
 	stats, err := ReadStats(filepath.Join(dir, "stats"))
-	if err != nil || len(stats) != 2 || stats[0].Applied != 200 || stats[1].Applied != 200 {
-		t.Errorf("stats: %+v, %v; want two groups with 200 applied each", stats, err)
+	if err != nil || len(stats) != len(Services()) {
+		t.Errorf("stats: %+v, %v; want those of each group", stats, err)
+	}
+	for _, group := range stats {
+		if group.Applied < 200 {
+			t.Errorf("stats: %+v; want 200 applied or more", group)
+		}
 	}
 }
 
@@ -160,8 +192,8 @@ func TestAShopGoesOnWhereTheLastOneEnded(t *testing.T) {
 	}
 	r.stop()
 	again := start(t, Solo, testConfig(dir))
-	eventually(t, "20 orders reserved", func() bool { return again.with(t, lifecycle.Reserved) == 20 })
-	if status, body := again.get(t, "/orders/"+OrderID("k0")); status != 200 || !strings.Contains(body, lifecycle.Reserved) {
+	eventually(t, "20 orders completed", func() bool { return again.with(t, lifecycle.Completed) == 20 })
+	if status, body := again.get(t, "/orders/"+OrderID("k0")); status != 200 || !strings.Contains(body, lifecycle.Completed) {
 		t.Errorf("got %d %s", status, body)
 	}
 }
@@ -178,7 +210,7 @@ func TestOneOfAHundredBuyersGetsTheLastPiece(t *testing.T) {
 	}
 	buyers.Wait()
 	eventually(t, "99 orders cancelled", func() bool { return r.with(t, lifecycle.Cancelled) == 99 })
-	eventually(t, "one order reserved", func() bool { return r.with(t, lifecycle.Reserved) == 1 })
+	eventually(t, "one order completed", func() bool { return r.with(t, lifecycle.Completed) == 1 })
 	if bad := number(t, r.view.services.named("inventory").db.Reader, wrongStock); bad != 0 {
 		t.Error("the stock is wrong")
 	}
@@ -216,7 +248,7 @@ func TestAnUnknownArticleBecomesADeadLetterThatStockAndReplayRepair(t *testing.T
 	if _, err := store.Replay(t.Context(), govern.Act{By: "test", Reason: "stocked"}, govern.ReplayOptions{}, dead[0].ID); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the order reserved", func() bool { return r.with(t, lifecycle.Reserved) == 1 })
+	eventually(t, "the order completed", func() bool { return r.with(t, lifecycle.Completed) == 1 })
 }
 
 func TestAViewOfADirectoryWithoutAShopIsRefused(t *testing.T) {
@@ -233,6 +265,8 @@ func TestAWrongConfigIsRefusedBeforeAnythingStarts(t *testing.T) {
 	for want, cfg := range map[string]Config{
 		"no directory":                       {},
 		`unknown role "order-apy"; the role`: {Dir: t.TempDir(), Roles: []string{"order-apy"}},
+		`unknown outside system "bank"`:      {Dir: t.TempDir(), Outside: OutsideConfig{Addresses: map[string]string{"bank": "127.0.0.1:1"}}},
+		"missing port":                       {Dir: t.TempDir(), Outside: OutsideConfig{Addresses: map[string]string{"coupons": "127.0.0.1"}}},
 		"unknown scheme":                     {Dir: t.TempDir(), Roles: []string{RelayRole("order")}, BrokerURL: "kafke:"},
 	} {
 		err := Run(t.Context(), cfg)
