@@ -43,7 +43,7 @@ func (s *standing) ask(ctx context.Context, m *member) error {
 			return err
 		}
 		for _, d := range letters {
-			if d.State == govern.StateOpen || d.State == govern.StateReplaying {
+			if d.State == govern.StateOpen || d.State == govern.StateReplaying || d.State == govern.StateCompensating {
 				d.Service = m.name
 				s.letters = append(s.letters, d)
 			}
@@ -65,8 +65,11 @@ func (s *standing) ask(ctx context.Context, m *member) error {
 // what only time or the customer brings.
 func (s *standing) waiting() string {
 	for _, d := range s.letters {
-		if d.State == govern.StateReplaying {
+		switch d.State {
+		case govern.StateReplaying:
 			return fmt.Sprintf("%s is being replayed at %s", d.EventType, place(d))
+		case govern.StateCompensating:
+			return fmt.Sprintf("%s is being compensated at %s", d.EventType, place(d))
 		}
 		return fmt.Sprintf("%s is a dead letter at %s: %s", d.EventType, place(d), d.Reason)
 	}
@@ -145,8 +148,9 @@ func (s *standing) has(eventID, group, stage string) bool {
 
 // done reports whether a group is done with an event.
 func (s *standing) done(eventID, group string) bool {
+	asked := []string{govern.StageParked, govern.StageReplay, govern.StageCompensate}
 	return slices.ContainsFunc(s.steps, func(t govern.Step) bool {
-		return t.EventID == eventID && t.Group == group && t.Stage != govern.StageParked && t.Stage != govern.StageReplay
+		return t.EventID == eventID && t.Group == group && !slices.Contains(asked, t.Stage)
 	})
 }
 

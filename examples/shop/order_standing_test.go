@@ -88,6 +88,8 @@ func TestWhatAnOrderWaitsForIsNamed(t *testing.T) {
 			"order.created is a dead letter at inventory: it hangs"},
 		"a dead letter of a relay": {created().letter("order", "", lifecycle.OrderCreated, govern.StateOpen), "order.created is a dead letter at the relay of order: it hangs"},
 		"a replay":                 {created().letter("risk", "risk", lifecycle.OrderCreated, govern.StateReplaying), "order.created is being replayed at risk"},
+		"a compensation":           {created().letter("risk", "risk", lifecycle.OrderCreated, govern.StateCompensating), "order.created is being compensated at risk"},
+		"one that is asked for":    {created().sent("order", lifecycle.OrderCreated, "inventory").step("risk", "risk", govern.StageCompensate, lifecycle.OrderCreated), "order.created was published, risk has not taken it yet"},
 		"a completed order whose coupon is a dead letter": {knownOf(lifecycle.Completed).letter("marketing", "marketing", lifecycle.OrderPaid, govern.StateOpen),
 			"order.paid is a dead letter at marketing: it hangs"},
 		"a completed order with a retry": {knownOf(lifecycle.Completed).sent("order", lifecycle.OrderPaid, "fulfilment").step("marketing", "marketing", govern.StageParked, lifecycle.OrderPaid).wait("x", 1),
