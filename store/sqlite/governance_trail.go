@@ -225,10 +225,10 @@ func (t *trail) letters(ctx context.Context) error {
 	}, trailLetters, t.events)
 }
 
-const trailActs = `SELECT e.value, d.consumer_group, a.at, a.actor, a.action, a.reason
+const trailActs = `SELECT e.value, d.consumer_group, d.event_type, d.aggregate_id, a.at, a.actor, a.action, a.reason
 FROM json_each(?1) e JOIN t_dead_letter d ON d.event_id = e.value
 JOIN t_audit a ON a.target = (CASE d.service_side WHEN 'relay' THEN 'relay' ELSE d.consumer_group END) || ':' || d.event_id
-UNION ALL SELECT e.value, '', a.at, a.actor, a.action, a.reason FROM json_each(?1) e JOIN t_audit a ON a.target = e.value`
+UNION ALL SELECT e.value, '', '', '', a.at, a.actor, a.action, a.reason FROM json_each(?1) e JOIN t_audit a ON a.target = e.value`
 
 func (t *trail) acts(ctx context.Context) error {
 	stages := map[string]string{"dlq.replay": govern.StageReplay, "dlq.compensate": govern.StageCompensate, "dlq.discard": govern.StageDiscarded, "control.skip": govern.StageDiscarded}
@@ -236,7 +236,7 @@ func (t *trail) acts(ctx context.Context) error {
 		var s govern.Step
 		var at int64
 		var action string
-		err := rows.Scan(&s.EventID, &s.Group, &at, &s.By, &action, &s.Note)
+		err := rows.Scan(&s.EventID, &s.Group, &s.EventType, &s.Key, &at, &s.By, &action, &s.Note)
 		s.At, s.Stage = fromMicros(at), stages[action]
 		if s.Stage != "" {
 			t.steps = append(t.steps, s)

@@ -293,7 +293,7 @@ func trailTells[Tx any](t testing.TB, s InboxStore[Tx]) {
 			t.Fatalf("the trail of %s is %v, want %v", by, stages, want)
 		}
 		contains(t, steps[0].Note, "no stock")
-		if steps[1].By != "ann" || steps[1].Note != ann.Reason || steps[2].Group != "inventory" || steps[3].NextAt == nil {
+		if steps[1].By != "ann" || steps[1].EventType != "order.created" || steps[1].Key != "a" || steps[1].Note != ann.Reason || steps[2].Group != "inventory" || steps[3].NextAt == nil {
 			t.Fatalf("the trail of %s is %+v; want who, why, which group, and when next", by, steps)
 		}
 	}
