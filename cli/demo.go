@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,16 +19,20 @@ import (
 // demo is one run of the demo command.
 type demo struct {
 	*app
-	orders  int
-	input   string
-	skipBad bool
-	faults  string
-	seed    uint64
-	dir     string
-	keep    bool
-	timeout time.Duration
-	asJSON  bool
+	orders   int
+	input    string
+	skipBad  bool
+	scenario string
+	faults   string
+	seed     uint64
+	dir      string
+	keep     bool
+	stay     bool
+	report   string
+	timeout  time.Duration
+	asJSON   bool
 
+	plays  scenario
 	named  []string // the faults
 	all    bool     // take the whole input
 	screen *screen
@@ -38,10 +43,15 @@ func (a *app) demoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a shop, kill its processes while orders flow, and prove that nothing was lost",
-		Long: `Starts an order service, an inventory service and a broker as processes of their own,
-places real orders, injects faults while they flow, waits until everything has
-settled, and checks every invariant on the facts of all services and the
-broker's log.
+		Long: `Starts the six services of a shop, its broker and the outside systems it calls
+(payment provider, coupon system, carrier) as processes of their own, places
+real orders, injects faults while they flow, repairs what only a person can,
+waits until everything has settled, and checks every invariant on the facts of
+all services, the broker's log and the outside systems' ledgers.
+
+The scenarios:
+` + scenarioHelp() + `
+Some dead letters may be left for you to repair; the commands are printed.
 
 Exit code 0: the proof holds. 1: an invariant is violated, or a fault never
 happened. 2: wrong usage. 3: not everything settled in time.`,
@@ -58,10 +68,13 @@ happened. 2: wrong usage. 3: not everything settled in time.`,
 	f.IntVar(&d.orders, "orders", 2000, "how many orders to place (with --input: all of the file unless you say)")
 	f.StringVar(&d.input, "input", "", "a CSV file with the columns customer_id, date, quantity, amount (default: real orders inside the program)")
 	f.BoolVar(&d.skipBad, "skip-bad", false, "pass over bad rows of the input and count them")
-	f.StringVar(&d.faults, "faults", "all", "all, none, or names with commas between: see the error for a wrong one")
+	f.StringVar(&d.scenario, "scenario", everything, "what kind of day it is; see above")
+	f.StringVar(&d.faults, "faults", "", "all, none, or names with commas between: see the error for a wrong one (default: those of the scenario)")
 	f.Uint64Var(&d.seed, "seed", 0, "decides which fault hits what and when (default: by chance, printed)")
-	f.StringVar(&d.dir, "dir", "", "an empty directory for databases, broker and logs, kept afterwards (default: a temporary one, removed if the proof holds)")
+	f.StringVar(&d.dir, "dir", "", "an empty directory for databases, broker and logs, kept afterwards (default: a temporary one, removed if the proof holds and no dead letter is left)")
 	f.BoolVar(&d.keep, "keep", false, "keep the directory and print how to look around in it")
+	f.BoolVar(&d.stay, "stay", false, "keep the shop running afterwards, until Ctrl-C, for exploring it by commands")
+	f.StringVar(&d.report, "report", "", "write an HTML page with the proof, drawings and trails to this file")
 	f.DurationVar(&d.timeout, "timeout", 10*time.Minute, "how long everything may take until it has settled")
 	f.BoolVar(&d.asJSON, "json", false, "print the proof as one JSON object; everything else goes to stderr")
 	return c
@@ -95,13 +108,28 @@ func (d *demo) run(ctx context.Context) error {
 	if perr := d.print(report); perr != nil {
 		end = perr
 	}
-	// What did not hold is there to be looked at.
-	if d.keep || d.dir != "" || end != nil {
+	left := len(report.Letters) > 0 && end == nil
+	switch {
+	case left:
+		d.showLeft(dir, report.Letters)
+	case d.keep || d.dir != "" || d.stay || end != nil: // what did not hold is there to be looked at
 		d.showAround(dir)
-		return end
+	default:
+		remove()
 	}
-	remove()
-	return nil
+	if d.stay && end == nil {
+		return d.goOn(ctx, dir)
+	}
+	return end
+}
+
+// goOn keeps the shop running until ctx is done.
+func (d *demo) goOn(ctx context.Context, dir string) error {
+	file, err := readConfig(filepath.Join(dir, shopFile))
+	if err != nil {
+		return err
+	}
+	return d.runShop(ctx, dir, "127.0.0.1:0", file)
 }
 
 // verdict turns what a drill found into the command's end.
@@ -126,8 +154,19 @@ func (d *demo) prepare() ([]shop.FeedOrder, error) {
 		return nil, usagef("--timeout is %s; it must be more than 0", d.timeout)
 	}
 	var err error
-	if d.named, err = drill.ParseFaults(d.faults); err != nil {
-		return nil, usagef("%w", err)
+	if d.plays, err = findScenario(d.scenario); err != nil {
+		return nil, err
+	}
+	d.named = d.plays.faults
+	if d.faults != "" {
+		if d.named, err = drill.ParseFaults(d.faults); err != nil {
+			return nil, usagef("%w", err)
+		}
+	}
+	if d.report != "" {
+		if err := writable(d.report); err != nil {
+			return nil, err
+		}
 	}
 	if d.skipBad && d.input == "" {
 		return nil, usagef("--skip-bad is for a file of your own; name it with --input")
@@ -189,5 +228,41 @@ func (d *demo) print(r *drill.Report) error {
 }
 
 func (d *demo) showAround(dir string) {
-	d.screen.say("\nEverything is kept in %s. Look around:\n  settle shop --dir %[1]s            go on with this shop\n  settle trail --dir %[1]s ID        the way of an order or event\n  settle dead list --dir %[1]s --state any\n  sqlite3 %[1]s/"+drill.FactsFile+"     the facts of all services side by side", dir)
+	d.screen.say("\nEverything is kept in %s. Look around:\n  %[2]s shop --dir %[1]s            go on with this shop\n  %[2]s trail --dir %[1]s ID        the way of an order or event\n  %[2]s dead list --dir %[1]s --state any\n  sqlite3 %[1]s/"+drill.FactsFile+"     the facts of all services side by side", dir, self())
+}
+
+// showLeft names the dead letters that were left on purpose and says how to
+// repair one, to whoever wants to try.
+func (d *demo) showLeft(dir string, left []drill.Letter) {
+	say := d.screen.say
+	say("\n%d dead letters are left for you: the coupon system did not answer for these orders.", len(left))
+	for _, l := range left {
+		say("  %s  %s of order %s: %s", l.ID, l.EventType, l.Key, legible(l.Reason))
+	}
+	l, at := left[0], self()
+	if d.stay {
+		say("Look at one, repair it, see the proof, in another terminal:")
+	} else {
+		say("Look at one, repair it, see the proof:\n  %s shop --dir %s --listen 127.0.0.1:0 &     # the shop goes on; the coupon system answers again", at, dir)
+	}
+	say("  %[1]s dead show %[2]s --dir %[3]s\n  %[1]s dead replay %[2]s --dir %[3]s --reason 'the coupon system answers again'\n  %[1]s trail %[4]s --dir %[3]s\nEverything is in %[3]s; remove it when you have seen enough.", at, l.ID, dir, l.Key)
+}
+
+// self is how to call this program again.
+func self() string {
+	path, err := os.Executable()
+	if err != nil || strings.Contains(path, "go-build") {
+		return "go run ./cmd/settle"
+	}
+	return filepath.Base(path)
+}
+
+// writable makes sure of a file before minutes are spent on what is to go into
+// it.
+func writable(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return usagef("--report: %w", err)
+	}
+	return f.Close()
 }

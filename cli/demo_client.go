@@ -59,6 +59,32 @@ func (c *orderClient) place(ctx context.Context, r drill.Request) (string, error
 	return placed.OrderID, nil
 }
 
+// act asks once for what a customer wants done with an order. A conflict is an
+// answer: it can't be done any more.
+func (c *orderClient) act(ctx context.Context, kind, orderID string) (bool, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/orders/"+orderID+"/"+kind, nil)
+	if err != nil {
+		return false, err
+	}
+	answer, err := c.http.Do(req)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
+	switch {
+	case err != nil:
+		return false, err
+	case answer.StatusCode == http.StatusOK:
+		return true, nil
+	case answer.StatusCode == http.StatusConflict:
+		return false, nil
+	case answer.StatusCode >= 500:
+		return false, fmt.Errorf("%s: %s", answer.Status, body)
+	}
+	return false, fmt.Errorf("%s: %s: %w", answer.Status, body, drill.ErrRefused)
+}
+
 // ready returns nil once the entry takes orders.
 func (c *orderClient) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -78,38 +104,17 @@ func (c *orderClient) ready(ctx context.Context) error {
 	return nil
 }
 
-// poisonSKU is an article that the inventory learns of only in the repair.
-const poisonSKU = "CD-LATE"
-
-// demoRequests turns the feed's orders into requests. With poison some of them
-// ask for an article that nobody has heard of.
-func demoRequests(orders []shop.FeedOrder, poison int) ([]drill.Request, []shop.Level, error) {
-	for i := range poison {
-		o := &orders[(2*i+1)*len(orders)/(2*poison)]
-		o.Items = []shop.Item{{SKU: poisonSKU, Quantity: 1}}
+// request is what a client sends for an order.
+func request(o shop.OrderRequest, key string) (drill.Request, error) {
+	body, err := json.Marshal(o)
+	if err != nil {
+		return drill.Request{}, err
 	}
-	requests := make([]drill.Request, len(orders))
-	for i, o := range orders {
-		body, err := json.Marshal(o.OrderRequest)
-		if err != nil {
-			return nil, nil, fmt.Errorf("encode order of line %d: %w", o.Line, err)
-		}
-		requests[i] = drill.Request{Key: o.Key, Body: body}
-		for _, it := range o.Items {
-			requests[i].Items = append(requests[i].Items, drill.Line{SKU: it.SKU, Quantity: it.Quantity})
-		}
+	r := drill.Request{Key: key, CustomerID: o.CustomerID, Amount: int64(o.Amount), Body: body}
+	for _, it := range o.Items {
+		r.Items = append(r.Items, drill.Line{SKU: it.SKU, Quantity: it.Quantity})
 	}
-	var stock []shop.Level
-	for i, l := range shop.Demand(orders) {
-		if l.SKU == poisonSKU {
-			continue
-		}
-		if i%10 == 0 { // some articles run out: their last orders are cancelled
-			l.Quantity -= l.Quantity / 5
-		}
-		stock = append(stock, l)
-	}
-	return requests, stock, nil
+	return r, nil
 }
 
 // shellWords renders args as one would type them.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/settlemq/settle/dial"
 	"github.com/settlemq/settle/drill"
 	"github.com/settlemq/settle/examples/shop"
+	"github.com/settlemq/settle/examples/shop/outside"
 )
 
 // demoShop is the shop that a drill breaks: its processes, and what the drill
@@ -28,7 +30,7 @@ type demoShop struct {
 	entry  string
 	client *orderClient
 	tap    drill.Tap
-	// order and inventory, as shop.Services.
+	// as shop.Services
 	services []*drill.Service
 	watch    *drill.Watch
 	close    []func() error
@@ -42,18 +44,14 @@ func (d *demo) drill(ctx context.Context, dir string, orders []shop.FeedOrder) (
 		return nil, err
 	}
 	defer func() { _ = lock.Close() }()
-	poisoned := 0
-	if slices.Contains(d.named, drill.FaultPoison) {
-		poisoned = min(5, len(orders)/20+1)
-	}
-	requests, stock, err := demoRequests(orders, poisoned)
+	plot, err := d.plays.write(orders, d.named, d.seed)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, shopFile), []byte(drillFile), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, shopFile), []byte(drillFile(len(orders))), 0o600); err != nil {
 		return nil, err
 	}
-	if err := shop.Stock(ctx, dir, stock...); err != nil {
+	if err := shop.Stock(ctx, dir, plot.stock...); err != nil {
 		return nil, err
 	}
 	s, err := d.open(dir)
@@ -61,10 +59,10 @@ func (d *demo) drill(ctx context.Context, dir string, orders []shop.FeedOrder) (
 		return nil, err
 	}
 	defer s.end()
-	d.screen.say("A shop of %d processes in %s: %d orders, seed %d. Times are scaled for the drill: leases of %s, four attempts within a second (%s).",
-		len(shop.Roles())+1, dir, len(requests), d.seed, drillLease, shopFile)
+	d.screen.say("A shop of %d processes in %s: %d orders, scenario %s, seed %d. Times are scaled for the drill: leases of %s, four attempts within a second, %s to pay (%s).",
+		s.processes(), dir, len(orders), d.plays.name, d.seed, drillLease, paymentWindow(len(orders)), shopFile)
 	return drill.Run(ctx, drill.Config{
-		Dir: dir, Seed: d.seed, Faults: d.named, Requests: requests, Poisoned: poisoned,
+		Dir: dir, Seed: d.seed, Faults: d.named, Requests: plot.requests, Poisoned: plot.poisoned, Stuck: plot.stuck, Leave: plot.leave,
 		Timeout: d.timeout, Say: d.screen.say, Show: d.screen.show,
 	}, s.system())
 }
@@ -150,12 +148,44 @@ func (s *demoShop) role(name string, ready func(context.Context) error) *drill.C
 	return s.child(name, name, s.proxy.Addr(), ready)
 }
 
+// members are the services' processes: order and inventory have a relay and a
+// consumer that die separately, the others one process for both.
 func (s *demoShop) members() []drill.Member {
 	var all []drill.Member
 	for _, m := range shop.Services() {
-		all = append(all, drill.Member{Name: m.Name, Relay: s.role(shop.RelayRole(m.Name), nil), Consumer: s.role(shop.ConsumerRole(m.Name), nil)})
+		relay, consumer := shop.RelayRole(m.Name), shop.ConsumerRole(m.Name)
+		if m.Name == "order" || m.Name == "inventory" {
+			all = append(all, drill.Member{Name: m.Name, Relay: s.role(relay, nil), Consumer: s.role(consumer, nil)})
+			continue
+		}
+		both := s.role(relay+","+consumer, nil)
+		all = append(all, drill.Member{Name: m.Name, Relay: both, Consumer: both})
 	}
 	return all
+}
+
+// outsiders are the processes of the systems that belong to others.
+func (s *demoShop) outsiders() []*drill.Child {
+	var all []*drill.Child
+	for _, system := range outside.Systems() {
+		all = append(all, s.role(system, func(ctx context.Context) error {
+			_, err := outside.Inspect(ctx, s.dir, system)
+			return err
+		}))
+	}
+	return all
+}
+
+// processes counts them all: the broker and the entry, too.
+func (s *demoShop) processes() int {
+	n := 2 + len(outside.Systems())
+	for _, m := range s.members() {
+		n++
+		if m.Relay != m.Consumer {
+			n++
+		}
+	}
+	return n
 }
 
 func (s *demoShop) system() drill.System {
@@ -163,14 +193,31 @@ func (s *demoShop) system() drill.System {
 		Broker:   s.child(roleBroker, roleBroker, s.broker.addr(), s.brokerReady),
 		Entry:    s.role(shop.RoleOrderAPI, s.client.ready),
 		Services: s.members(),
+		Outside:  s.outsiders(),
 		StandIn: func(c *drill.Child) *drill.Child {
 			log := fmt.Sprintf("%s-stand-in-%d", c.Name(), s.standIns.Add(1))
 			return s.child(c.Name(), log, s.proxy.Addr(), nil)
 		},
 		Proxy: s.proxy, Tap: s.tap, Topic: settle.DefaultTopic, Groups: len(s.services),
 		AckWitness: `{"stream":"`, LeaseTTL: drillLease,
-		Place: s.client.place, State: s.watch.State, Letters: s.watch.Letters, Repair: s.repair, Export: s.export, Counters: s.counters,
+		Place: s.client.place, Act: s.client.act, Misbehave: s.misbehave, Misbehaved: s.misbehaved,
+		State: s.watch.State, Letters: s.watch.Letters, Repair: s.repair, Export: s.export, Counters: s.counters,
 	}
+}
+
+// misbehave ends whatever an outside system did wrong, and lets it do the next
+// thing wrong.
+func (s *demoShop) misbehave(ctx context.Context, system string, m drill.Misbehaviour) error {
+	_, err := outside.Misbehave(ctx, s.dir, system, outside.Misbehaviour{Mode: outside.ModeOK})
+	if err == nil && m.Mode != "" {
+		_, err = outside.Misbehave(ctx, s.dir, system, outside.Misbehaviour{Mode: m.Mode, Share: m.Share, Delay: m.Delay, Customers: m.Customers})
+	}
+	return err
+}
+
+func (s *demoShop) misbehaved(ctx context.Context, system string) (map[string]int64, error) {
+	standing, err := outside.Inspect(ctx, s.dir, system)
+	return standing.Misbehaved, err
 }
 
 func (s *demoShop) brokerReady(ctx context.Context) error {
@@ -188,6 +235,11 @@ func (s *demoShop) export(ctx context.Context, f *drill.Facts) error {
 		}
 		consumes[service.Name] = service.Handles
 	}
+	for _, system := range outside.Systems() {
+		if err := f.CopyFile(ctx, system, outside.LedgerPath(s.dir, system), outside.Facts()); err != nil {
+			return err
+		}
+	}
 	return f.AddSubscriptions(ctx, consumes)
 }
 
@@ -202,15 +254,30 @@ func (s *demoShop) counters() (drill.Counters, error) {
 	return sum, err
 }
 
-// repair does what a person would do, with the commands that a person would
-// use, and shows them.
-func (s *demoShop) repair(ctx context.Context, _ []drill.Letter) error {
-	for _, words := range [][]string{
-		{"dead", "list"},
-		{"shop", "stock", poisonSKU + "=1000"},
-		{"dead", "discard", "--class", string(settle.ClassDecode), "--reason", "cut off by a foreign producer, carries nothing", "--by", "demo", "--yes"},
-		{"dead", "replay", "--reason", poisonSKU + " is stocked now", "--by", "demo", "--yes"},
-	} {
+// repair does what a person would do about dead letters, with the commands that
+// a person would use, and shows them.
+func (s *demoShop) repair(ctx context.Context, letters []drill.Letter) error {
+	var foreign, known []string
+	late := false
+	for _, l := range letters {
+		if l.Class == string(settle.ClassDecode) {
+			foreign = append(foreign, l.ID)
+			continue
+		}
+		known = append(known, l.ID)
+		late = late || strings.Contains(l.Reason, poisonSKU)
+	}
+	commands := [][]string{{"dead", "list"}}
+	if late {
+		commands = append(commands, []string{"shop", "stock", poisonSKU + "=1000"})
+	}
+	if len(foreign) > 0 {
+		commands = append(commands, slices.Concat([]string{"dead", "discard"}, foreign, []string{"--reason", "cut off by a foreign producer, carries nothing", "--by", "demo"}))
+	}
+	if len(known) > 0 {
+		commands = append(commands, slices.Concat([]string{"dead", "replay"}, known, []string{"--reason", "the causes are cured", "--by", "demo"}))
+	}
+	for _, words := range commands {
 		if err := s.settle(ctx, words...); err != nil {
 			return err
 		}

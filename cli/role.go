@@ -25,21 +25,6 @@ const roleBroker = "broker"
 // process list.
 const envBroker = "SETTLE_BROKER_URL"
 
-// drillLease and drillFile scale times down, so that takeovers and dead letters
-// happen within seconds. The demo prints them; the product's defaults are
-// longer.
-const (
-	drillLease = 1500 * time.Millisecond
-	drillFile  = `# Times of a drill, far below the defaults: see settle config schema.
-relay:
-  lease_ttl: 1500ms
-  retry: {base: 40ms, max: 400ms, attempts: 4}
-consumer:
-  lease_ttl: 1500ms
-  retry: {base: 40ms, max: 400ms, attempts: 4}
-`
-)
-
 // roleCommand runs one process of a drill. It ends with its parent.
 func (a *app) roleCommand() *cobra.Command {
 	var dir, listen string

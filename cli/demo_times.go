@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+)
+
+// Times of a drill are scaled down, so that takeovers and dead letters happen
+// within seconds. The demo prints them; the product's defaults are longer.
+const drillLease = 1500 * time.Millisecond
+
+// paymentWindow is how long a drill's customers may take to pay: longer than
+// orders need under faults, short enough to wait for those who never do.
+func paymentWindow(orders int) time.Duration {
+	if orders < 500 {
+		return 6 * time.Second
+	}
+	return 10 * time.Second
+}
+
+// drillFile is the config of a drill's shop, and of whoever goes on with it.
+func drillFile(orders int) string {
+	return fmt.Sprintf(`# Times and rules of a drill, far from the defaults: see settle config schema.
+relay:
+  lease_ttl: %[1]s
+  retry: {base: 40ms, max: 400ms, attempts: 4}
+consumer:
+  lease_ttl: %[1]s
+  retry: {base: 40ms, max: 400ms, attempts: 4}
+  breaker: {wait: 50ms, max_wait: 500ms}
+shop:
+  payment_window: %[2]s
+  hold_above: %[3]q
+  release_up_to: "200.00"
+  review_after: 500ms
+  coupon_from: %[4]q
+  blocked: [%[5]s]
+outside:
+  timeout: 300ms
+  breaker: {failures: 10, wait: 200ms}
+`, drillLease, paymentWindow(orders), holdAbove, couponFrom, blockedCustomer)
+}
