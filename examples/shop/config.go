@@ -56,8 +56,8 @@ type Config struct {
 	// Outside is about the outside systems.
 	Outside OutsideConfig
 	// Relay and Consumer set up the relays and consumer groups of all
-	// services. Name, Crash and Logger are set by the shop. Their zero values
-	// work.
+	// services. Name, Crash and Logger are set by the shop, and DelayAhead of
+	// relays defaults to 100 ms here. Their zero values work.
 	Relay    relay.Config
 	Consumer consumer.Config
 	// StatsDir is where each consumer writes down what it has counted, every

@@ -128,6 +128,10 @@ func (p *process) logger(role string) *slog.Logger { return p.cfg.Logger.With("r
 func (p *process) relay(ctx context.Context, m *member) error {
 	cfg := p.cfg.Relay
 	cfg.Name, cfg.Crash, cfg.Logger = m.name, p.cfg.Crash, p.logger(RelayRole(m.name))
+	if cfg.DelayAhead <= 0 {
+		// Timers are all that is delayed here, and the rules may set short ones.
+		cfg.DelayAhead = 100 * time.Millisecond
+	}
 	return relay.New(m.db.Log, p.broker, cfg).Run(ctx)
 }
 
