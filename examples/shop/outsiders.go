@@ -4,9 +4,10 @@ import "context"
 
 // outsiders are the systems that belong to others. Their answers may be late,
 // lost or wrong. Each call names its effect by the order's id, so that it has
-// one effect however often it is made; its errors are settle.Unavailable when
-// the system is away (nothing was tried), settle.Permanent when asking again
-// can't help, and any other when nobody knows whether the effect took place.
+// one effect however often it is made; one that was undone since is not said
+// to be there. Errors are settle.Unavailable when the system is away (nothing
+// was tried), settle.Permanent when asking again can't help, and any other
+// when nobody knows whether the effect took place.
 type outsiders struct {
 	provider paymentProvider
 	coupons  couponSystem
@@ -16,7 +17,8 @@ type outsiders struct {
 // paymentProvider moves money.
 type paymentProvider interface {
 	// Capture takes amount from a customer for an order. declined says why the
-	// provider refuses; it is empty when the money was taken.
+	// provider refuses; it is empty when the money was taken and has not gone
+	// back since.
 	Capture(ctx context.Context, orderID, customerID string, amount Cents) (declined string, err error)
 	// Void bars every later capture for the order and gives back what was
 	// taken; returned says whether anything was, and says it again when asked

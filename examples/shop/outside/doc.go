@@ -2,7 +2,8 @@
 // a coupon system and a carrier. Each is a small HTTP server (Run) with a
 // ledger of its own, a SQLite file with a row for each idempotency key that is
 // on disk before the answer goes out. The same key with the same body gets the
-// same answer and no second effect; with another body it is refused (422). An
+// same answer and no second effect, or 409 once the effect was undone; with
+// another body it is refused (422). An
 // effect that is asked for twice under different keys takes place twice: the
 // ledger shows it as a second row of the order, nothing hides it.
 //

@@ -63,15 +63,18 @@ type posting struct {
 }
 
 // post returns the answer to p: the one given before under its key, or a new
-// one once it is written down. After an error nobody knows whether it is.
+// one once it is written down. An effect that was undone since is refused
+// instead: who asks again would go by what is no more. After an error nobody
+// knows whether it is written down.
 func (l *ledger) post(ctx context.Context, p posting) (answer, error) {
 	tx, err := l.db.BeginTx(ctx, nil)
 	if err != nil {
 		return answer{}, fmt.Errorf("begin: %w", err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	if a, found, err := findAnswer(ctx, tx, p); err != nil || found {
-		return a, err
+	before, found, err := findAnswer(ctx, tx, p)
+	if err != nil {
+		return answer{}, err
 	}
 	known, err := readAccount(ctx, tx, p.orderID)
 	if err != nil {
@@ -81,6 +84,9 @@ func (l *ledger) post(ctx context.Context, p posting) (answer, error) {
 		p.customerID = known.customerID
 	}
 	o := p.decide(known, p.ask)
+	if undone := before.status < http.StatusMultipleChoices && len(o.effects) == 0; found && !undone {
+		return before, nil
+	}
 	body, err := json.Marshal(o.body)
 	if err != nil {
 		return answer{}, fmt.Errorf("encode answer: %w", err)

@@ -102,6 +102,32 @@ func TestWhatBarsAnOrderMayComeFirst(t *testing.T) {
 	}
 }
 
+func TestAnEffectThatWasUndoneIsNotSaidToBeThere(t *testing.T) {
+	for _, c := range []struct{ system, bar, effect, body string }{
+		{ProviderSystem, "/voids", "/captures", capture7},
+		{CouponSystem, "/revocations", "/coupons", `{"order_id":"o-7","customer_id":"c-1","value_cents":500}`},
+		{CarrierSystem, "/cancellations", "/shipments", `{"order_id":"o-7","lines":[{"sku":"s","quantity":2}]}`},
+	} {
+		t.Run(c.system, func(t *testing.T) {
+			s := start(t, Config{System: c.system})
+			if status, body := s.post(t, c.effect, "k", c.body); status != http.StatusCreated {
+				t.Fatalf("%d %s", status, body)
+			}
+			_, first := s.post(t, c.bar, "bar", `{"order_id":"o-7"}`)
+			rows := s.rows(t)
+			if status, body := s.post(t, c.effect, "k", c.body); status != http.StatusConflict {
+				t.Errorf("the effect again: %d %s", status, body)
+			}
+			if status, again := s.post(t, c.bar, "bar", `{"order_id":"o-7"}`); status != http.StatusOK || again != first {
+				t.Errorf("what undid it again: %d %s; first %s", status, again, first)
+			}
+			if after := s.rows(t); !slices.Equal(after, rows) {
+				t.Errorf("ledger %q; it was %q", after, rows)
+			}
+		})
+	}
+}
+
 func TestTheProviderDeclinesSomeCustomersForEver(t *testing.T) {
 	if declined("c-1", 0) != "" || declined("declined-9", 0) == "" || declined("c-1", 100) == "" {
 		t.Error("the rule is wrong at its ends")
