@@ -41,7 +41,7 @@ var imports = map[string]struct{ ours, others []string }{
 	"examples/shop/outside":   {ours: []string{""}, others: []string{"modernc.org/sqlite", "github.com/sony/gobreaker/v2"}},
 	"examples/quickstart":     {ours: []string{"", "relay", "consumer", "dial", "broker/memory", "broker/nats", "broker/nats/embedded", "store/sqlite"}},
 
-	"cli":        {ours: []string{"", "relay", "consumer", "dial", "govern", "drill", "examples/shop", "internal/rawbench"}, others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/goccy/go-yaml", "golang.org/x/sys"}},
+	"cli":        {ours: []string{"", "relay", "consumer", "dial", "govern", "drill", "examples/shop", "examples/shop/outside", "internal/rawbench"}, others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/goccy/go-yaml", "golang.org/x/sys"}},
 	"cmd/settle": {ours: []string{"cli"}},
 
 	"internal/sim":       {ours: []string{"", "relay", "consumer"}},

@@ -20,6 +20,8 @@ type Config struct {
 	Listen   string         `yaml:"listen" doc:"address of the HTTP entry; loopback unless you mean otherwise" default:"127.0.0.1:8080"`
 	Relay    RelayConfig    `yaml:"relay" doc:"outbox to broker"`
 	Consumer ConsumerConfig `yaml:"consumer" doc:"broker to handler"`
+	Shop     ShopConfig     `yaml:"shop" doc:"the shop's business rules; amounts are text such as 500.00"`
+	Outside  OutsideConfig  `yaml:"outside" doc:"the payment provider, the coupon system and the carrier, and those who call them"`
 }
 
 // RelayConfig holds what people change about the relays.
@@ -37,6 +39,7 @@ type ConsumerConfig struct {
 	BatchRows int           `yaml:"batch_rows" doc:"events per transaction" default:"256"`
 	RateLimit float64       `yaml:"rate_limit" doc:"events per second of each group; 0 is no limit" default:"0"`
 	Retry     RetryConfig   `yaml:"retry" doc:"when a failed event is tried again"`
+	Breaker   BreakerConfig `yaml:"breaker" doc:"when the delivery of an event type pauses; no attempts are counted meanwhile"`
 }
 
 // RetryConfig is a settle.Backoff: min(max, base·2^attempt).
@@ -92,6 +95,11 @@ func (c Config) validate(path string) error {
 			return wrong(name, fmt.Sprintf("%+v", r), "made of numbers that are not negative, jitter at most 1")
 		}
 	}
+	for _, w := range []*wrongValue{c.Consumer.Breaker.wrong(), c.Shop.wrong(), c.Outside.wrong()} {
+		if w != nil {
+			return wrong(w.key, w.got, w.want)
+		}
+	}
 	return nil
 }
 
@@ -122,6 +130,8 @@ func configType(t reflect.Type) string {
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
 		return "duration"
+	case t.Kind() == reflect.Slice:
+		return "list of texts"
 	case t.Kind() == reflect.Map:
 		return "map of names to numbers"
 	case t.Kind() == reflect.Float64:
@@ -173,7 +183,7 @@ func (a *app) configSchemaCommand() *cobra.Command {
 				return printJSON(a.Out, fields)
 			}
 			for _, f := range fields {
-				line := fmt.Sprintf("%-28s %-24s %s", f.Key, f.Type, f.Doc)
+				line := fmt.Sprintf("%-30s %-24s %s", f.Key, f.Type, f.Doc)
 				if f.Type != "section" {
 					line += " (default " + f.Default + ")"
 				}

@@ -45,6 +45,23 @@ func TestAConfigFileIsReadStrictly(t *testing.T) {
 	}{
 		"empty":             {"", "in order", cli.ExitOK},
 		"all in order":      {"relay:\n  lease_ttl: 3s\n  rate_limit: {a: 5}\nconsumer:\n  retry: {attempts: 3}\n", "in order", cli.ExitOK},
+		"the shop's rules":  {"shop:\n  payment_window: 2m\n  blocked: [mallory]\n  hold_above: 250.00\n  release_up_to: \"900\"\n", "in order", cli.ExitOK},
+		"outside systems":   {"outside:\n  timeout: 300ms\n  breaker: {failures: 3, wait: 200ms}\n  decline_percent: 5\n", "in order", cli.ExitOK},
+		"group's breaker":   {"consumer:\n  breaker: {failures: 3, distinct_keys: -1, wait: 10ms, max_wait: 1s}\n", "in order", cli.ExitOK},
+		"three decimals":    {"shop:\n  refuse_above: 500.001\n", "shop.refuse_above is 500.001; it must be an amount above 0", cli.ExitUsage},
+		"no amount":         {"shop:\n  coupon_from: some\n", "shop.coupon_from is some", cli.ExitUsage},
+		"amount zero":       {"shop:\n  hold_above: 0.00\n", "shop.hold_above is", cli.ExitUsage},
+		"negative amount":   {"shop:\n  release_up_to: -5\n", "shop.release_up_to is -5", cli.ExitUsage},
+		"amount in a list":  {"shop:\n  release_up_to: [5]\n", "[2:18]", cli.ExitUsage},
+		"negative window":   {"shop:\n  payment_window: -1s\n", "shop.payment_window is -1s; it must be positive", cli.ExitUsage},
+		"nobody blocked":    {"shop:\n  blocked: [\"\"]\n", "shop.blocked", cli.ExitUsage},
+		"over 100 percent":  {"outside:\n  decline_percent: 101\n", "outside.decline_percent is 101; it must be 0 to 100", cli.ExitUsage},
+		"negative time-out": {"outside:\n  timeout: -1s\n", "outside.timeout", cli.ExitUsage},
+		"negative failures": {"outside:\n  breaker: {failures: -1}\n", "outside.breaker.failures is -1", cli.ExitUsage},
+		"negative wait":     {"outside:\n  breaker: {wait: -1s}\n", "outside.breaker.wait", cli.ExitUsage},
+		"never, wrongly":    {"consumer:\n  breaker: {distinct_keys: -2}\n", "consumer.breaker.distinct_keys is -2", cli.ExitUsage},
+		"waits crossed":     {"consumer:\n  breaker: {wait: 1s, max_wait: 1ms}\n", "consumer.breaker.max_wait is 1ms; it must be wait (1s) or more", cli.ExitUsage},
+		"breaker misspelt":  {"consumer:\n  breaker: {failure: 3}\n", "consumer.breaker.failures", cli.ExitUsage},
 		"unknown key":       {"relay:\n  batch_rowz: 3\n", `[2:3] unknown field "batch_rowz"`, cli.ExitUsage},
 		"right keys named":  {"listn: x\n", "the keys are: listen, relay.lease_ttl", cli.ExitUsage},
 		"wrong type":        {"relay:\n  batch_rows: many\n", "[2:15]", cli.ExitUsage},
@@ -70,6 +87,11 @@ func TestTheSchemaListsEveryKeyWithItsDefault(t *testing.T) {
 	code, out, _ := run(t, "config", "schema")
 	if code != cli.ExitOK || !strings.Contains(out, "relay.lease_ttl") || !strings.Contains(out, "(default 10s)") {
 		t.Errorf("exit %d, %q", code, out)
+	}
+	for _, line := range []string{"shop.payment_window", "shop.blocked", "outside.breaker.wait", "outside.decline_percent", "consumer.breaker.max_wait", "(default 10000.00)", "list of texts"} {
+		if !strings.Contains(out, line) {
+			t.Errorf("the schema lacks %s", line)
+		}
 	}
 	if code, out, _ := run(t, "config", "schema", "--json"); code != cli.ExitOK || !strings.Contains(out, `"key": "consumer.retry.attempts"`) {
 		t.Errorf("exit %d, %q", code, out)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/settlemq/settle/dial"
 	"github.com/settlemq/settle/drill"
 	"github.com/settlemq/settle/examples/shop"
+	"github.com/settlemq/settle/examples/shop/outside"
 )
 
 // roleBroker is the role of the broker's process, beside those of the shop.
@@ -28,11 +30,14 @@ const envBroker = "SETTLE_BROKER_URL"
 // roleCommand runs one process of a drill. It ends with its parent.
 func (a *app) roleCommand() *cobra.Command {
 	var dir, listen string
+	var at []string
 	c := &cobra.Command{
-		Use:    "role NAME",
-		Short:  "Run one process of the demo's shop",
+		Use:   "role NAME[,NAME …]",
+		Short: "Run one process of the demo's shop",
+		Long: "Role runs one or several roles of a shop in one process. Where an outside system is called, or listens,\n" +
+			"is what --outside says, or else the port that it found free and wrote into DIR/outside/NAME.addr.",
 		Hidden: true,
-		Args:   exactly(1, "one role"),
+		Args:   exactly(1, "one role, or several with commas between"),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, unfollow := drill.FollowParent(c.Context(), a.In)
 			defer unfollow()
@@ -40,8 +45,15 @@ func (a *app) roleCommand() *cobra.Command {
 			if args[0] == roleBroker {
 				return serveBroker(ctx, dir, log)
 			}
-			if !slices.Contains(shop.Roles(), args[0]) {
-				return usagef("unknown role %q; the roles are %s, %s", args[0], roleBroker, strings.Join(shop.Roles(), ", "))
+			roles := strings.Split(args[0], ",")
+			for _, role := range roles {
+				if !slices.Contains(shop.Roles(), role) {
+					return usagef("unknown role %q; the roles are %s, which runs alone, %s", role, roleBroker, strings.Join(shop.Roles(), ", "))
+				}
+			}
+			addresses, err := outsideAddresses(at)
+			if err != nil {
+				return err
 			}
 			file, err := readConfig(filepath.Join(dir, shopFile))
 			if err != nil {
@@ -50,8 +62,8 @@ func (a *app) roleCommand() *cobra.Command {
 			consume := consumerConfig(file.Consumer)
 			consume.RetryPoll = 200 * time.Millisecond // how soon a replay is seen
 			err = shop.Run(ctx, shop.Config{
-				Dir: dir, Roles: args, BrokerURL: os.Getenv(envBroker), Listen: listen, StatsDir: statsDir(dir), Crash: a.Crash, Logger: log,
-				Relay: relayConfig(file.Relay), Consumer: consume,
+				Dir: dir, Roles: roles, BrokerURL: os.Getenv(envBroker), Listen: listen, StatsDir: statsDir(dir), Crash: a.Crash, Logger: log,
+				Relay: relayConfig(file.Relay), Consumer: consume, Rules: file.Shop.rules(), Outside: file.Outside.config(addresses),
 			})
 			if err != nil {
 				return unreachablef("%w", err)
@@ -61,7 +73,24 @@ func (a *app) roleCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&dir, "dir", ".", "the shop's directory")
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "address of the order entry")
+	c.Flags().StringArrayVar(&at, "outside", nil, "address of an outside system as NAME=HOST:PORT; may be repeated")
 	return c
+}
+
+// outsideAddresses reads NAME=HOST:PORT of outside systems.
+func outsideAddresses(words []string) (map[string]string, error) {
+	at := map[string]string{}
+	for _, w := range words {
+		system, addr, ok := strings.Cut(w, "=")
+		if err := outside.CheckSystem(system); err != nil {
+			return nil, usagef("--outside: %w", err)
+		}
+		if _, _, err := net.SplitHostPort(addr); !ok || err != nil {
+			return nil, usagef("--outside %q is not NAME=HOST:PORT", w)
+		}
+		at[system] = addr
+	}
+	return at, nil
 }
 
 // serveBroker serves the broker's files at the port and with the token of the

@@ -72,6 +72,8 @@ func (a *app) runShop(ctx context.Context, dir, listen string, file Config) erro
 		Dir: dir, Listen: listen, Crash: a.Crash,
 		Relay:    relayConfig(file.Relay),
 		Consumer: consumerConfig(file.Consumer),
+		Rules:    file.Shop.rules(),
+		Outside:  file.Outside.config(nil),
 		Logger:   slog.New(slog.NewTextHandler(a.Err, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Ready: func(addr string) {
 			_, _ = fmt.Fprintf(a.Err, "the shop is open: http://%s/orders (POST, GET /orders/ID); Ctrl-C ends it\n", addr)
@@ -192,7 +194,7 @@ func relayConfig(c RelayConfig) relay.Config {
 }
 
 func consumerConfig(c ConsumerConfig) consumer.Config {
-	return consumer.Config{LeaseTTL: c.LeaseTTL, BatchRows: c.BatchRows, RateLimit: c.RateLimit, Retry: c.Retry.policy()}
+	return consumer.Config{LeaseTTL: c.LeaseTTL, BatchRows: c.BatchRows, RateLimit: c.RateLimit, Retry: c.Retry.policy(), Breaker: c.Breaker.breaker()}
 }
 
 // policy leaves what the file does not say to settle.Backoff's defaults.
