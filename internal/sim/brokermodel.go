@@ -130,7 +130,7 @@ func (b *brokerModel) take(t *topicLog, m settle.Message) (settle.Coordinates, b
 	})
 	t.seen[m.ID] = seenID{at, b.w.Since()}
 	b.w.hist.note(b.w.Since(), "broker", "takes", t.name, m.Event.ID, m.Event.AggregateID, pos, m.Epoch)
-	b.w.check.appended(m.Event)
+	b.w.fates[m.Event.ID].from.check.appended(m.Event)
 	b.w.wakeConsumers()
 	return at, false
 }

@@ -23,14 +23,8 @@ var (
 	errKilled  = errors.New("the process died in the handler")
 )
 
-// Event types, and the one that only some groups handle.
-const (
-	typeOrdinary = "order.created"
-	typeSometime = "order.noted"
-)
-
 func (w *World) addConsumer(x *inboxModel, i int) {
-	c := &consumerMember{process: w.newProcess(x.group.Name + "-" + string(rune('1'+i))), inbox: x}
+	c := &consumerMember{process: w.newProcess(x.group.Name+"-"+string(rune('1'+i)), x.outbox), inbox: x}
 	c.sub = newSubscription(c)
 	c.start, c.end = c.begin, func() { c.in(consumer.Stopping{}) }
 	c.jolt = func() { c.in(consumer.Tick{}) }
@@ -51,11 +45,7 @@ func (c *consumerMember) begin() {
 	if g.EffectKeys {
 		cfg.EffectKey = func(e *settle.Event) string { return e.BizKey }
 	}
-	rules := map[string]consumer.HandlerRule{typeOrdinary: {Batch: g.Batch, External: g.External}}
-	if !g.IgnoreSome {
-		rules[typeSometime] = consumer.HandlerRule{}
-	}
-	c.machine = consumer.NewMachine(g.Name, rules, cfg)
+	c.machine = consumer.NewMachine(g.Name, c.inbox.rules, cfg)
 	c.sub.begin()
 	c.in(consumer.Tick{})
 }
@@ -172,21 +162,23 @@ func (r *working) handle(i int) error {
 	if r.killed {
 		return errKilled
 	}
-	r.times = append(r.times, consumer.HandlerTime{Type: e.Type, Calls: 1, Took: r.c.w.between(0, 4*time.Millisecond)})
+	r.times = append(r.times, consumer.HandlerTime{Type: e.Type, Calls: 1, Took: r.c.w.between(0, 4*time.Millisecond), Compensation: it.Compensate})
 	r.c.w.check.handled(r.c.inbox, e, it.Attempt)
 	if r.cmd.Batch != "" && e.Type == r.cmd.Batch {
 		r.batch = append(r.batch, effect{e, it.AcceptDuplicate})
 		return nil
 	}
-	if err := r.outcome(e); err != nil {
-		if _, rejected := settle.Rejected(err); !rejected {
-			return err
-		}
-		r.c.inbox.effect(effect{e, it.AcceptDuplicate})
-		return err
+	var err error
+	if !it.Compensate {
+		err = r.outcome(e)
 	}
-	r.c.inbox.effect(effect{e, it.AcceptDuplicate})
-	return nil
+	if err == nil && !r.killed {
+		err = r.c.w.story.handle(r.c.inbox, it)
+	}
+	if _, rejected := settle.Rejected(err); err == nil || rejected {
+		r.c.inbox.effect(effect{e, it.AcceptDuplicate})
+	}
+	return err
 }
 
 // beforeCommit is where a batch handler gets its events.

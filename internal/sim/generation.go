@@ -9,7 +9,7 @@ import (
 // newGeneration ends some runs with a table that was made anew under the
 // relays: its ids begin at 1 again, while the checkpoints speak of the old
 // ones. Whoever leads must stop, and send and skip nothing.
-func (w *World) newGeneration() {
+func (w *plain) newGeneration() {
 	cursor := w.outbox.newest().Readers[0].Cursor
 	if !w.chance(0.1) || cursor == 0 {
 		return
@@ -20,7 +20,7 @@ func (w *World) newGeneration() {
 	for until := w.Since() + 2*time.Second; w.Since() < until && w.Step(); {
 	}
 	w.halts = 0
-	w.hist.note(w.Since(), "outbox", "is made anew")
+	w.hist.note(w.Since(), w.outbox.name, "is made anew")
 	w.probes.hit("table made anew")
 	w.outbox.rows = w.outbox.rows[:1:1]
 	w.outbox.pool = nil

@@ -19,7 +19,7 @@ func (x *inboxModel) decide(wk *settle.Work, it *settle.Item, i int, handle hand
 	id, e := recordID(&it.Record), it.Record.Event
 	row := x.log[id]
 	held := x.retryByID(it.RetryID)
-	if it.RetryID != 0 && (held == nil || held.eventID != id || held.dead) {
+	if it.RetryID != 0 && (held == nil || held.eventID != id || held.dead || held.item.Compensate != it.Compensate) {
 		if row != nil && row.status.final() {
 			return verdict(settle.VerdictDuplicate)
 		}
@@ -119,6 +119,9 @@ func (x *inboxModel) run(it *settle.Item, i int, held *retryRow, counted bool, h
 	if it.EffectKey != "" && status == logApplied {
 		x.keys[it.EffectKey] = e.ID
 		x.undo = append(x.undo, func() { delete(x.keys, it.EffectKey) })
+	}
+	if it.Compensate {
+		status = logGivenUp
 	}
 	x.setLog(e.ID, status, e.AppendedAt)
 	if counted {

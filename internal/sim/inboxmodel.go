@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/consumer"
 )
 
 // inboxModel answers as settle.Inbox does for one group, at one instant per
@@ -13,6 +14,8 @@ import (
 type inboxModel struct {
 	w       *World
 	group   *groupSetup
+	outbox  *outboxModel // of the same database
+	rules   map[string]consumer.HandlerRule
 	log     map[string]*logRow
 	ever    map[string]bool // event ids that were in the log at any time
 	passed  map[string]bool // event ids whose key did not wait for them
@@ -28,6 +31,7 @@ type inboxModel struct {
 	applied map[string]int
 	ctrl    settle.Controls
 	undo    []func()
+	tx      *outboxTx // what the transaction adds to the outbox; nil: nothing yet
 }
 
 type logStatus string
@@ -37,13 +41,14 @@ const (
 	logRejected   logStatus = "REJECTED"
 	logDuplicate  logStatus = "DUPLICATE"
 	logDiscarded  logStatus = "DISCARDED"
+	logGivenUp    logStatus = "COMPENSATED"
 	logParked     logStatus = "PARKED"
 	logDead       logStatus = "DEAD"
 	logProcessing logStatus = "PROCESSING" // left by a foreign consumer
 )
 
 func (s logStatus) final() bool {
-	return s == logApplied || s == logRejected || s == logDuplicate || s == logDiscarded
+	return s == logApplied || s == logRejected || s == logDuplicate || s == logDiscarded || s == logGivenUp
 }
 
 func (s logStatus) waiting() bool { return s == logParked || s == logDead }
@@ -99,9 +104,9 @@ type member struct {
 	expires      time.Time
 }
 
-func newInboxModel(w *World, g *groupSetup) *inboxModel {
+func newInboxModel(w *World, g *groupSetup, o *outboxModel) *inboxModel {
 	x := &inboxModel{
-		w: w, group: g, log: map[string]*logRow{}, ever: map[string]bool{}, passed: map[string]bool{}, keys: map[string]string{},
+		w: w, group: g, outbox: o, rules: w.story.rules(g), log: map[string]*logRow{}, ever: map[string]bool{}, passed: map[string]bool{}, keys: map[string]string{},
 		seqs: map[string]int64{}, applied: map[string]int{},
 	}
 	for _, t := range w.broker.topics {
@@ -135,8 +140,7 @@ func (x *inboxModel) Apply(wk settle.Work, handle handler, before func() error) 
 		results[i].Verdict = settle.VerdictNotRun
 	}
 	if x.group.PerItem {
-		x.applyEach(wk, handle, before, results)
-		return results, nil
+		return results, x.applyEach(wk, handle, before, results)
 	}
 	x.undo = x.undo[:0]
 	for i := range wk.Items {
@@ -149,7 +153,10 @@ func (x *inboxModel) Apply(wk settle.Work, handle handler, before func() error) 
 		x.rollback(results, -1)
 		return results, nil
 	}
-	x.undo = x.undo[:0]
+	if err := x.commit(); err != nil {
+		x.rollback(results, -1)
+		return nil, err
+	}
 	x.moveFloors(wk.Floors)
 	x.w.check.inbox(x)
 	return results, nil
@@ -157,10 +164,7 @@ func (x *inboxModel) Apply(wk settle.Work, handle handler, before func() error) 
 
 // rollback undoes the transaction: nothing of it is kept.
 func (x *inboxModel) rollback(results []settle.Result, failed int) {
-	for i := len(x.undo) - 1; i >= 0; i-- {
-		x.undo[i]()
-	}
-	x.undo = x.undo[:0]
+	x.undoAll()
 	for i := range results {
 		if i != failed {
 			results[i] = settle.Result{Verdict: settle.VerdictNotRun}
@@ -171,13 +175,17 @@ func (x *inboxModel) rollback(results []settle.Result, failed int) {
 
 // applyEach is the form of databases with a transaction for each item. A floor
 // moves when all items of its partition are durable.
-func (x *inboxModel) applyEach(wk settle.Work, handle handler, before func() error, results []settle.Result) {
+func (x *inboxModel) applyEach(wk settle.Work, handle handler, before func() error, results []settle.Result) error {
 	failed := map[string]bool{}
 	floors := slices.Clone(wk.Floors)
 	for i := range wk.Items {
 		it := &wk.Items[i]
 		if !failed[recordKey(&it.Record)] {
-			results[i] = x.applyOne(&wk, it, i, handle, before)
+			var err error
+			if results[i], err = x.applyOne(&wk, it, i, handle, before); err != nil {
+				x.w.check.inbox(x)
+				return err
+			}
 		}
 		if results[i].Verdict.Durable() {
 			continue
@@ -189,23 +197,65 @@ func (x *inboxModel) applyEach(wk settle.Work, handle handler, before func() err
 	}
 	x.moveFloors(floors)
 	x.w.check.inbox(x)
+	return nil
 }
 
 // applyOne is one item's transaction.
-func (x *inboxModel) applyOne(wk *settle.Work, it *settle.Item, i int, handle handler, before func() error) settle.Result {
+func (x *inboxModel) applyOne(wk *settle.Work, it *settle.Item, i int, handle handler, before func() error) (settle.Result, error) {
 	x.undo = x.undo[:0]
 	r := x.item(wk, it, i, handle)
 	if r.Verdict != settle.VerdictFailed && before != nil && before() != nil {
 		r = settle.Result{Verdict: settle.VerdictNotRun}
 	}
-	if !r.Verdict.Durable() {
-		for j := len(x.undo) - 1; j >= 0; j-- {
-			x.undo[j]()
-		}
+	var err error
+	if r.Verdict.Durable() {
+		err = x.commit()
+	}
+	if err != nil || !r.Verdict.Durable() {
+		x.undoAll()
 		x.w.probes.hit("item rolled back alone")
 	}
+	return r, err
+}
+
+// commit ends a transaction, the rows of the outbox in it. It may fail: then
+// all is to be undone, but for what handlers did elsewhere.
+func (x *inboxModel) commit() error {
+	if x.w.chance(x.w.LostCommit) {
+		x.w.probes.hit("transaction lost at its commit")
+		return errDown
+	}
 	x.undo = x.undo[:0]
-	return r
+	if x.tx != nil {
+		x.outbox.commit(x.tx)
+		x.tx = nil
+		x.w.ring(x.outbox)
+	}
+	x.w.story.committed(x)
+	return nil
+}
+
+// insert adds an event to the outbox, in the transaction.
+func (x *inboxModel) insert(e *settle.Event) {
+	if x.tx == nil {
+		x.tx = x.outbox.begin(false)
+		x.undone(func() {
+			x.outbox.rollback(x.tx)
+			x.tx = nil
+		})
+	}
+	x.w.stamp(e, x.outbox)
+	x.outbox.insert(x.tx, e, false)
+}
+
+// undone keeps how to undo something of the transaction.
+func (x *inboxModel) undone(f func()) { x.undo = append(x.undo, f) }
+
+func (x *inboxModel) undoAll() {
+	for i := len(x.undo) - 1; i >= 0; i-- {
+		x.undo[i]()
+	}
+	x.undo = x.undo[:0]
 }
 
 func (x *inboxModel) fenced(floors []settle.FloorMove) error {

@@ -34,7 +34,7 @@ func (x *inboxModel) Due(limit int) settle.Due {
 			seen[r.id] = true
 			due.Items = append(due.Items, settle.Item{
 				Record: r.item.Record, RetryID: r.id, Attempt: r.item.Attempt, NextAt: r.nextAt,
-				Class: r.item.Class, Cause: r.item.Cause, AcceptDuplicate: r.accept,
+				Class: r.item.Class, Cause: r.item.Cause, AcceptDuplicate: r.accept, Compensate: r.item.Compensate,
 			})
 		}
 	}

@@ -11,11 +11,17 @@ import (
 // checker holds what the run has promised so far. Its methods are called at
 // each change of a model and end the run when a promise is broken.
 type checker struct {
+	w      *World
+	order  []*ordered    // effects, by group
+	looked time.Duration // when to look again whether all is settled
+}
+
+// outboxChecker holds what one outbox has promised so far.
+type outboxChecker struct {
 	w       *World
+	o       *outboxModel
 	highest map[string]*outboxRow // last first copy, by destination and key
 	epoch   int64                 // of the newest checkpoint
-	order   []*ordered            // effects, by group
-	looked  time.Duration         // when to look again whether all is settled
 }
 
 // ordered is how far the effects of one group have come, by topic and key.
@@ -25,11 +31,11 @@ type ordered struct {
 	last map[string]*settle.Event
 }
 
-func newChecker(w *World) *checker { return &checker{w: w, highest: map[string]*outboxRow{}} }
+func newChecker(w *World) *checker { return &checker{w: w} }
 
 // appended is called for each record that the broker's log takes.
-func (c *checker) appended(e *settle.Event) {
-	r := c.w.outbox.byEvent[e.ID]
+func (c *outboxChecker) appended(e *settle.Event) {
+	r := c.o.byEvent[e.ID]
 	if r.state != rowVisible && r.state != rowDeleted {
 		c.w.fail("nothing rolled back is sent", "event %s of row %d was never committed, or is gone", e.ID, r.id)
 	}
@@ -53,23 +59,23 @@ func (c *checker) appended(e *settle.Event) {
 }
 
 // unordered rows are those whose place in the order nobody promised.
-func (c *checker) unordered(r *outboxRow) bool {
+func (c *outboxChecker) unordered(r *outboxRow) bool {
 	return r.late || r.passed || !r.event.NotBefore.IsZero()
 }
 
 // acknowledged is called for each row that a relay records as sent.
-func (c *checker) acknowledged(s relay.Sent) {
-	if r := c.w.outbox.row(s.ID); r == nil || r.sent == 0 {
+func (c *outboxChecker) acknowledged(s relay.Sent) {
+	if r := c.o.row(s.ID); r == nil || r.sent == 0 {
 		c.w.fail("sent means that the broker has it", "row %d is recorded as sent to %s, which has no such record", s.ID, s.Destination)
 	}
 }
 
 // checkpoint is called for each checkpoint written.
-func (c *checker) checkpoint(s storedCheckpoint) {
+func (c *outboxChecker) checkpoint(s storedCheckpoint) {
 	if s.epoch < c.epoch {
 		c.w.fail("a former leader writes nothing", "epoch %d wrote checkpoint %d after epoch %d had", s.epoch, s.Number, c.epoch)
 	}
-	if n := len(c.w.outbox.newest().Readers); s.epoch == c.epoch && n > len(s.Readers) {
+	if n := len(c.o.newest().Readers); s.epoch == c.epoch && n > len(s.Readers) {
 		c.w.probes.hit("destination joined again")
 	}
 	c.epoch = s.epoch
@@ -83,7 +89,7 @@ func (c *checker) checkpoint(s storedCheckpoint) {
 	}
 	for _, r := range s.Readers {
 		for _, id := range r.Open {
-			if row := c.w.outbox.row(id); row != nil && row.state == rowOpen {
+			if row := c.o.row(id); row != nil && row.state == rowOpen {
 				c.w.probes.hit("hole in a checkpoint")
 			}
 		}
@@ -91,8 +97,8 @@ func (c *checker) checkpoint(s storedCheckpoint) {
 }
 
 // cold is called for each hole recorded as cold.
-func (c *checker) cold(id int64) {
-	r := c.w.outbox.row(id)
+func (c *outboxChecker) cold(id int64) {
+	r := c.o.row(id)
 	if r == nil || r.late {
 		return
 	}
@@ -106,8 +112,8 @@ func (c *checker) cold(id int64) {
 }
 
 // places checks that every committed event is somewhere, and in one place.
-func (c *checker) places() {
-	o := c.w.outbox
+func (c *outboxChecker) places() {
+	o := c.o
 	if c.w.halts >= 0 {
 		return
 	}
@@ -136,15 +142,15 @@ func (c *checker) places() {
 }
 
 // retained is called for each row that retention deletes.
-func (c *checker) retained(r *outboxRow) {
+func (c *outboxChecker) retained(r *outboxRow) {
 	if r.sent == 0 && !r.done {
 		c.w.fail("nothing unsent is deleted", "retention deleted row %d (%s)", r.id, r.event.ID)
 	}
 }
 
 // death is called for each dead letter of the relay.
-func (c *checker) death(d relay.Death) {
-	r, f := c.w.outbox.row(d.ID), (*fate)(nil)
+func (c *outboxChecker) death(d relay.Death) {
+	r, f := c.o.row(d.ID), (*fate)(nil)
 	if r != nil && r.event != nil {
 		f = c.w.fates[r.event.ID]
 	}

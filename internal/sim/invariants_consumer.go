@@ -86,7 +86,10 @@ func (x *inboxModel) ignores(r *settle.Record) bool {
 	return r.Event != nil && x.ignoresType(r.Event.Type)
 }
 
-func (x *inboxModel) ignoresType(name string) bool { return name == typeSometime && x.group.IgnoreSome }
+func (x *inboxModel) ignoresType(name string) bool {
+	_, handled := x.rules[name]
+	return !handled
+}
 
 // handled is called before a handler runs.
 func (c *checker) handled(x *inboxModel, e *settle.Event, attempt int) {
@@ -110,7 +113,7 @@ func (c *checker) deadLetter(x *inboxModel, l *letter, attempt int) {
 	ok := true
 	switch l.class {
 	case settle.ClassHandler:
-		ok = attempt >= x.group.Retries && c.handlingOf(x, l).is(fails)
+		ok = attempt >= x.group.Retries && (c.handlingOf(x, l).is(fails) || c.w.story.blames(x, l))
 	case settle.ClassPanic:
 		ok = attempt >= x.group.Retries && c.handlingOf(x, l).is(panics)
 	case settle.ClassPermanent:

@@ -102,13 +102,14 @@ func (w *World) slowTopic() {
 
 // crashDatabase ends every connection; what is in flight gets no answer.
 func (w *World) crashDatabase() {
-	w.hist.note(w.Since(), "outbox", "crashes")
+	o := w.someOutbox()
+	w.hist.note(w.Since(), o.name, "crashes")
 	w.probes.hit("database crashed")
 	for _, r := range w.relays {
-		r.broken = r.alive
+		r.broken = r.broken || (r.alive && r.outbox == o)
 	}
-	w.outbox.crash()
-	w.check.places()
+	o.crash()
+	o.check.places()
 }
 
 // jumpClock moves the clock of a process, or of the databases.
@@ -116,7 +117,7 @@ func (w *World) jumpClock() {
 	d := w.between(-2*time.Second, 2*time.Second)
 	if w.chance(0.4) {
 		w.dbSkew += d
-		w.hist.note(w.Since(), "outbox", "clock jumps", int64(d))
+		w.hist.note(w.Since(), "databases", "clock jumps", int64(d))
 		return
 	}
 	p := w.someProcess()

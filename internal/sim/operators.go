@@ -7,10 +7,10 @@ import (
 )
 
 // operate is a person doing something while the system runs.
-func (w *World) operate() {
+func (w *plain) operate() {
 	switch w.IntN(7) {
 	case 0:
-		w.pauseSomething()
+		w.pauseSomething("key-" + string(rune('a'+w.IntN(w.Keys))))
 	case 1:
 		w.skipSomething()
 	case 6:
@@ -18,7 +18,7 @@ func (w *World) operate() {
 	case 2, 3:
 		for _, d := range w.outbox.dead {
 			if d.open && w.chance(0.5) {
-				w.decide(d)
+				w.decideDeath(w.outbox, d)
 				return
 			}
 		}
@@ -26,7 +26,7 @@ func (w *World) operate() {
 		for _, x := range w.inboxes {
 			for _, l := range x.letters {
 				if l.open && w.chance(0.5) {
-					w.decideLetter(x, l, w.chance(0.3))
+					w.answer(x, l, w.chance(0.3))
 					return
 				}
 			}
@@ -35,9 +35,9 @@ func (w *World) operate() {
 }
 
 // pauseSomething pauses for a while.
-func (w *World) pauseSomething() {
+func (w *World) pauseSomething(key string) {
 	d := w.between(50*time.Millisecond, time.Second)
-	key := "key-" + string(rune('a'+w.IntN(w.Keys)))
+	o := w.someOutbox()
 	if w.chance(0.5) {
 		c := settle.Control{Kind: "relay"}
 		switch w.IntN(4) {
@@ -47,8 +47,8 @@ func (w *World) pauseSomething() {
 			c = settle.Control{Kind: "key", Name: key}
 		}
 		w.probes.hit("relay control " + c.Kind)
-		w.outbox.Order(c, true)
-		w.After(d, func() { w.outbox.Order(c, false) })
+		o.Order(c, true)
+		w.After(d, func() { o.Order(c, false) })
 		return
 	}
 	x := w.inboxes[w.IntN(len(w.inboxes))]
@@ -62,7 +62,7 @@ func (w *World) pauseSomething() {
 }
 
 // skipSomething asks the relay to pass an event that has not been sent.
-func (w *World) skipSomething() {
+func (w *plain) skipSomething() {
 	for i := len(w.eventIDs) - 1; i >= 0 && i > len(w.eventIDs)-6; i-- {
 		if r := w.outbox.byEvent[w.eventIDs[i]]; r.state == rowVisible && r.durable && r.sent == 0 && w.chance(0.3) {
 			w.outbox.SkipEvent(r.event.ID)
@@ -72,7 +72,7 @@ func (w *World) skipSomething() {
 }
 
 // deleteSomething is somebody deleting an outbox row that is still needed.
-func (w *World) deleteSomething() {
+func (w *plain) deleteSomething() {
 	for _, p := range w.outbox.parked {
 		if r := w.outbox.visible(p.ID); r != nil && r.durable && w.chance(0.3) {
 			w.probes.hit("parked row deleted by hand")
@@ -83,20 +83,22 @@ func (w *World) deleteSomething() {
 	}
 }
 
-// decide is a person's answer to a dead letter of the relay.
-func (w *World) decide(d *deadRow) {
-	r := w.outbox.row(d.ID)
+// decideDeath is a person's answer to a dead letter of the relay.
+func (w *World) decideDeath(o *outboxModel, d *deadRow) {
+	r := o.row(d.ID)
 	f := w.fates[r.event.ID]
-	if f.defective || r.state != rowVisible || w.chance(0.2) {
-		w.outbox.Discard(d)
+	if f.defective || r.state != rowVisible || w.story.discards() {
+		o.Discard(d)
 		return
 	}
 	f.cured = f.cured || w.Phase == phaseCalm || w.chance(0.7)
-	w.outbox.Replay(d)
+	o.Replay(d)
 }
 
-// decideLetter is a person's answer to a dead letter of a group.
-func (w *World) decideLetter(x *inboxModel, l *letter, discard bool) {
+func (w *plain) decide(x *inboxModel, l *letter) { w.answer(x, l, w.chance(0.1)) }
+
+// answer lets the event of a dead letter go, or cures it and handles it again.
+func (w *plain) answer(x *inboxModel, l *letter, discard bool) {
 	if l.record.Event == nil || discard {
 		x.Discard(l)
 		return
@@ -110,15 +112,17 @@ func (w *World) decideLetter(x *inboxModel, l *letter, discard bool) {
 // left, as people do.
 func (w *World) repairLater() {
 	w.After(500*time.Millisecond, func() {
-		for _, d := range w.outbox.dead {
-			if d.open {
-				w.decide(d)
+		for _, o := range w.outboxes {
+			for _, d := range o.dead {
+				if d.open {
+					w.decideDeath(o, d)
+				}
 			}
 		}
 		for _, x := range w.inboxes {
 			for _, l := range x.letters {
 				if l.open {
-					w.decideLetter(x, l, w.chance(0.1))
+					w.story.decide(x, l)
 				}
 			}
 		}

@@ -20,28 +20,28 @@ func (o *outboxModel) Commit(l relay.Lease, f relay.Flush) error {
 	o.writeSides(f)
 	o.writeCheckpoint(l, f)
 	o.flush()
-	o.w.check.places()
+	o.check.places()
 	return nil
 }
 
 func (o *outboxModel) writeCheckpoint(l relay.Lease, f relay.Flush) {
 	c := storedCheckpoint{l.Epoch, f.Checkpoint}
 	c.Readers = cloneReaders(c.Readers)
-	o.w.check.checkpoint(c)
+	o.check.checkpoint(c)
 	if c.epoch > o.latest.epoch || (c.epoch == o.latest.epoch && c.Number > o.latest.Number) {
 		o.latest = c
 	}
 	if len(c.Readers) > 1 {
 		o.w.probes.hit("destination reads for itself")
 	}
-	o.w.hist.note(o.w.Since(), "outbox", "checkpoint", l.Epoch, c.Number, c.Readers)
+	o.w.hist.note(o.w.Since(), o.name, "checkpoint", l.Epoch, c.Number, c.Readers)
 }
 
 func (o *outboxModel) writeSides(f relay.Flush) {
 	for _, s := range f.Sent {
 		o.leave(s.ID, s.Destination, s.From)
 		o.coordinates[s.ID] = s.At
-		o.w.check.acknowledged(s)
+		o.check.acknowledged(s)
 	}
 	for _, p := range f.Park {
 		o.park(p)
@@ -164,7 +164,7 @@ func (o *outboxModel) attempt(a relay.Attempt) {
 
 func (o *outboxModel) die(d relay.Death) {
 	o.w.probes.hit("relay dead letter")
-	o.w.check.death(d)
+	o.check.death(d)
 	if r := o.row(d.ID); r != nil && d.Unblock {
 		r.passed = true
 	}
@@ -200,7 +200,7 @@ func (o *outboxModel) addDelay(d relay.Delay) {
 // chill records a cold hole.
 func (o *outboxModel) chill(id int64) {
 	o.w.probes.hit("hole turned cold")
-	o.w.check.cold(id)
+	o.check.cold(id)
 	if i, found := slices.BinarySearch(o.gap, id); !found {
 		o.gap = slices.Insert(o.gap, i, id)
 	}

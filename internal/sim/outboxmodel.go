@@ -20,6 +20,8 @@ var errDown = errors.New("connection lost")
 // lost calls and lost answers are the glue's business.
 type outboxModel struct {
 	outboxTable
+	name        string
+	check       *outboxChecker
 	lease       relayLease
 	latest      storedCheckpoint
 	parked      []parkedRow // in park order
@@ -59,8 +61,20 @@ type deadRow struct {
 	open bool
 }
 
-func newOutboxModel(w *World) *outboxModel {
-	return &outboxModel{outboxTable: newOutboxTable(w), coordinates: map[int64]settle.Coordinates{}}
+// addOutbox makes the outbox of one database.
+func (w *World) addOutbox(name string) *outboxModel {
+	o := &outboxModel{name: name, outboxTable: newOutboxTable(w), coordinates: map[int64]settle.Coordinates{}}
+	o.check = &outboxChecker{w: w, o: o, highest: map[string]*outboxRow{}}
+	w.outboxes = append(w.outboxes, o)
+	return o
+}
+
+// someOutbox is one of them, by chance.
+func (w *World) someOutbox() *outboxModel {
+	if len(w.outboxes) == 1 {
+		return w.outboxes[0]
+	}
+	return w.outboxes[w.IntN(len(w.outboxes))]
 }
 
 // newest is the checkpoint with the highest epoch, then number.
@@ -95,7 +109,7 @@ func (o *outboxModel) takeover(owner string) {
 		o.w.probes.hit("lease taken over")
 	}
 	*l = relayLease{owner: owner, epoch: l.epoch + 1, deaths: l.deaths, since: o.w.dbNow()}
-	o.w.hist.note(o.w.Since(), "outbox", "leader", owner, l.epoch, l.deaths)
+	o.w.hist.note(o.w.Since(), o.name, "leader", owner, l.epoch, l.deaths)
 }
 
 // holds reports whether l is the lease in force.

@@ -86,11 +86,11 @@ func (o *outboxModel) Sweep(l relay.Lease, limit int) (int, error) {
 		i, _ := slices.BinarySearch(o.extra, id)
 		o.extra = slices.Insert(o.extra, i, id)
 		o.w.probes.hit("late row found")
-		o.w.hist.note(o.w.Since(), "outbox", "late row", id)
+		o.w.hist.note(o.w.Since(), o.name, "late row", id)
 		return true
 	})
 	o.flush()
-	o.w.check.places()
+	o.check.places()
 	return found, nil
 }
 
@@ -107,9 +107,9 @@ func (o *outboxModel) Retain(l relay.Lease, before time.Time, limit int) (int, e
 		r.state = rowDeleted
 		n++
 		o.w.probes.hit("row deleted by retention")
-		o.w.check.retained(r)
+		o.check.retained(r)
 	}
-	o.w.check.places()
+	o.check.places()
 	return n, nil
 }
 

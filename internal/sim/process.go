@@ -9,6 +9,7 @@ import (
 // was to call it back is dropped; what it had sent is under way all the same.
 type process struct {
 	w       *World
+	outbox  *outboxModel // of the database that it works with
 	name    string
 	owner   string // a new name in each life
 	life    int
@@ -27,8 +28,8 @@ type process struct {
 	jolt    func() // its clock has jumped
 }
 
-func (w *World) newProcess(name string) *process {
-	p := &process{w: w, name: name}
+func (w *World) newProcess(name string, o *outboxModel) *process {
+	p := &process{w: w, name: name, outbox: o}
 	w.processes = append(w.processes, p)
 	return p
 }
@@ -153,12 +154,12 @@ func (p *process) call(exec func() error, answer func(error)) {
 		w.After(there+back, func() { p.hear(life, func() { answer(errDown) }) })
 		return
 	}
-	crashes := w.outbox.crashes
+	crashes := p.outbox.crashes
 	if w.chance(w.LateCall) {
 		w.probes.hit("call of a store done late")
 		w.After(there+back, func() { p.hear(life, func() { answer(errDown) }) })
 		w.After(there+back+w.between(0, w.LeaseTTL/2), func() {
-			if crashes == w.outbox.crashes {
+			if crashes == p.outbox.crashes {
 				_ = exec() // nobody hears of it
 			}
 		})
@@ -169,7 +170,7 @@ func (p *process) call(exec func() error, answer func(error)) {
 			return // it died before this was sent
 		}
 		err := errDown
-		if crashes == w.outbox.crashes {
+		if crashes == p.outbox.crashes {
 			err = exec()
 		}
 		if err == nil && (p.cut || w.chance(w.LostAnswer)) {

@@ -8,25 +8,9 @@ import (
 	"github.com/settlemq/settle"
 )
 
-// plan schedules everything that happens in the first phase.
-func (w *World) plan() {
-	for range w.Transactions {
-		w.After(w.between(0, faultTime-500*time.Millisecond), w.transact)
-	}
-	if w.Pooled > 0 {
-		w.outbox.reserve(w.from(1, 4))
-	}
-	w.planNemesis()
-	if w.Operators {
-		for range w.from(4, 16) {
-			w.After(w.between(0, faultTime), w.operate)
-		}
-	}
-}
-
 // transact is one business transaction: it takes the lock of its key, writes
 // its events, stays open for a while, and commits or rolls back.
-func (w *World) transact() {
+func (w *plain) transact() {
 	key := "key-" + string(rune('a'+w.IntN(w.Keys)))
 	w.outbox.lock(key).acquire(func() {
 		pooled := w.chance(w.Pooled)
@@ -53,32 +37,31 @@ func (w *World) transact() {
 				w.outbox.commit(tx)
 			}
 			w.outbox.lock(key).release()
-			w.ring()
+			w.ring(w.outbox)
 		})
 	})
 }
 
 // ring is the doorbell of a relay in the producer's process.
-func (w *World) ring() {
+func (w *World) ring(o *outboxModel) {
 	if !w.Doorbell || !w.chance(0.7) {
 		return
 	}
 	for _, r := range w.relays {
-		if r.alive {
+		if r.alive && r.outbox == o {
 			r.later(0, r.wake)
 		}
 	}
 }
 
-func (w *World) newEvent(tx *outboxTx, key string) *settle.Event {
-	n := len(w.eventIDs) + 1
+func (w *plain) newEvent(tx *outboxTx, key string) *settle.Event {
 	topic := topicName(int(key[len(key)-1]) % w.Topics)
 	if w.KeyInTwoTopics && !w.Counted && w.chance(0.3) {
 		topic = topicName(w.IntN(w.Topics))
 	}
 	e := &settle.Event{
-		ID: fmt.Sprintf("e%03d", n), Type: typeOrdinary, AggregateType: "order", AggregateID: key, BizKey: fmt.Sprintf("biz-%d", w.IntN(60)),
-		Topic: topic, Payload: payloads[w.IntN(len(payloads))], Version: 1, AppendedAt: w.dbNow(), OccurredAt: w.dbNow(),
+		Type: typeOrdinary, AggregateType: "order", AggregateID: key, BizKey: fmt.Sprintf("biz-%d", w.IntN(60)),
+		Topic: topic, Payload: payloads[w.IntN(len(payloads))],
 	}
 	if w.chance(0.15) {
 		e.Type = typeSometime
@@ -89,9 +72,16 @@ func (w *World) newEvent(tx *outboxTx, key string) *settle.Event {
 	if w.chance(w.Delayed) {
 		e.NotBefore = w.dbNow().Add(w.between(10*time.Millisecond, 1500*time.Millisecond))
 	}
-	w.eventIDs = append(w.eventIDs, e.ID)
-	w.fates[e.ID] = w.newFate()
+	w.stamp(e, w.outbox)
 	return e
+}
+
+// stamp gives an event its id, its times and its fate.
+func (w *World) stamp(e *settle.Event, from *outboxModel) {
+	e.ID = fmt.Sprintf("e%03d", len(w.eventIDs)+1)
+	e.Version, e.AppendedAt, e.OccurredAt = 1, w.dbNow(), w.dbNow()
+	w.eventIDs = append(w.eventIDs, e.ID)
+	w.fates[e.ID] = w.newFate(from)
 }
 
 var payloads = [][]byte{[]byte(`{}`), []byte(`{"n":1}`), padded(40), padded(200), padded(900)}
@@ -110,8 +100,8 @@ func (t *outboxTable) counted(tx *outboxTx, key string) int64 {
 	return n
 }
 
-func (w *World) newFate() *fate {
-	f := &fate{byGroup: map[string]*handling{}}
+func (w *World) newFate(from *outboxModel) *fate {
+	f := &fate{from: from, byGroup: map[string]*handling{}}
 	switch {
 	case w.chance(w.Refused):
 		f.refused = w.pickLeft()

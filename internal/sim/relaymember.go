@@ -12,14 +12,15 @@ import (
 // the other, publishes beside them.
 type relayMember struct {
 	*process
+	outbox  *outboxModel
 	machine *relay.Machine
 	queue   []relay.Command
 	busy    bool
 	tick    int
 }
 
-func (w *World) addRelay(i int) {
-	r := &relayMember{process: w.newProcess("relay-" + string(rune('1'+i)))}
+func (w *World) addRelay(o *outboxModel, i int) {
+	r := &relayMember{process: w.newProcess(o.name+"-relay-"+string(rune('1'+i)), o), outbox: o}
 	r.start, r.end = r.begin, func() { r.in(relay.Stopping{}) }
 	r.jolt = func() { r.in(relay.Tick{}) }
 	w.relays = append(w.relays, r)
@@ -127,7 +128,7 @@ func (r *relayMember) next() {
 
 // exec does a store command at the store.
 func (r *relayMember) exec(c relay.Command, asked time.Time) (in relay.Input, err error) {
-	o := r.w.outbox
+	o := r.outbox
 	r.w.hist.note(r.w.Since(), r.name, "asks", named(c))
 	r.w.hist.detail(c)
 	switch c := c.(type) {

@@ -31,14 +31,16 @@ func (c *checker) unsettled() string {
 }
 
 func (c *checker) eachUnsettled(say func(string, ...any)) {
-	c.relayUnsettled(say)
+	for _, o := range c.w.outboxes {
+		c.relayUnsettled(o, say)
+	}
 	for _, x := range c.w.inboxes {
 		c.groupUnsettled(x, say)
 	}
+	c.w.story.unsettled(say)
 }
 
-func (c *checker) relayUnsettled(say func(string, ...any)) {
-	o := c.w.outbox
+func (c *checker) relayUnsettled(o *outboxModel, say func(string, ...any)) {
 	if len(o.open) > 0 {
 		say("%d transactions are open", len(o.open))
 	}
@@ -60,6 +62,9 @@ func (c *checker) relayUnsettled(say func(string, ...any)) {
 	}
 	newest := o.newest()
 	for _, m := range c.w.relays {
+		if m.outbox != o {
+			continue
+		}
 		if s := m.machine.Stats(m.now()); s.Leading && s.Behind > 0 {
 			say("%d destinations of %s still read for themselves", s.Behind, m.name)
 		}
@@ -110,7 +115,7 @@ func (c *checker) position(x *inboxModel, topic string, number int) int64 {
 // end checks what must hold when all is settled.
 func (c *checker) end() {
 	for _, id := range c.w.eventIDs {
-		r := c.w.outbox.byEvent[id]
+		r := c.w.fates[id].from.byEvent[id]
 		if r.sent == 0 {
 			continue
 		}

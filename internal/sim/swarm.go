@@ -40,6 +40,7 @@ type Swarm struct {
 	// Stores and network.
 	LostCall, LostAnswer float64
 	LateCall             float64 // done after the caller has given up
+	LostCommit           float64 // a transaction fails when it commits
 	StoreCuts            bool
 	DatabaseCrashes      bool
 	ClockJumps           bool

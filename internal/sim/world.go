@@ -28,7 +28,8 @@ type World struct {
 	probes Probes
 	check  *checker
 
-	outbox    *outboxModel
+	story     story
+	outboxes  []*outboxModel
 	broker    *brokerModel
 	inboxes   []*inboxModel
 	relays    []*relayMember
@@ -75,9 +76,17 @@ type Result struct {
 	History   *History
 }
 
-// Run runs one seed. With keep, the history can be read afterwards.
-func Run(seed uint64, keep bool) (r Result) {
+// Run runs one seed of a world whose events mean nothing: many keys and topics,
+// and groups that do all that a group may. With keep, the history can be read
+// afterwards.
+func Run(seed uint64, keep bool) Result {
 	w := newWorld(seed, keep)
+	newPlain(w)
+	return w.result(seed)
+}
+
+// result runs a world and tells what became of it.
+func (w *World) result(seed uint64) (r Result) {
 	defer func() {
 		if v := recover(); v != nil {
 			violation, ok := v.(*Violation)
@@ -96,26 +105,23 @@ func Run(seed uint64, keep bool) (r Result) {
 func newWorld(seed uint64, keep bool) *World {
 	w := &World{dice: newDice(seed), probes: Probes{}, halts: -1, fates: map[string]*fate{}}
 	w.hist.keep = keep
-	w.Swarm = newSwarm(w.dice)
 	w.check = newChecker(w)
-	w.outbox = newOutboxModel(w)
-	w.broker = newBrokerModel(w)
-	for i := range w.Groups {
-		w.inboxes = append(w.inboxes, newInboxModel(w, &w.Groups[i]))
-	}
 	return w
 }
 
 func (w *World) run() {
-	for i := range w.Relays {
-		w.addRelay(i)
+	for _, o := range w.outboxes {
+		for i := range w.Relays {
+			w.addRelay(o, i)
+		}
 	}
 	for _, x := range w.inboxes {
 		for i := range x.group.Members {
 			w.addConsumer(x, i)
 		}
 	}
-	w.plan()
+	w.story.plan()
+	w.planNemesis()
 	for steps := 0; w.Since() < faultTime && w.Step(); steps++ {
 		w.bound(steps)
 	}
@@ -124,7 +130,7 @@ func (w *World) run() {
 		w.bound(steps)
 		if w.check.settledBy() {
 			w.check.end()
-			w.newGeneration()
+			w.story.end()
 			return
 		}
 		if calm := calmTime * time.Duration(1+w.Transactions/20); w.Since() > faultTime+calm {
@@ -144,7 +150,8 @@ func (w *World) bound(steps int) {
 func (w *World) heal() {
 	w.Phase = phaseCalm
 	w.hist.note(w.Since(), "nemesis", "faults end")
-	w.LostCall, w.LostAnswer, w.LateCall, w.Crash, w.PartialBatch, w.LostAck, w.LostPublish, w.LatePublish = 0, 0, 0, 0, 0, 0, 0, 0
+	w.LostCall, w.LostAnswer, w.LateCall, w.LostCommit, w.Crash, w.PartialBatch = 0, 0, 0, 0, 0, 0
+	w.LostAck, w.LostPublish, w.LatePublish = 0, 0, 0
 	for _, p := range w.processes {
 		p.cut, p.cutOff = false, false
 		p.resume()
@@ -173,6 +180,7 @@ func (w *World) wakeConsumers() {
 
 // fate is what happens to one event on its way, decided when it is made.
 type fate struct {
+	from      *outboxModel
 	refused   int  // how often the broker refuses it; -1 until it is cured
 	defective bool // its row can't become an event
 	kills     bool // the relay dies of encoding it
