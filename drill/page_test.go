@@ -284,6 +284,14 @@ func TestAHistogramHoldsAllAndItsMedianLiesWhereHalfIsBelow(t *testing.T) {
 	}
 }
 
+func TestThePageExplainsEveryFault(t *testing.T) {
+	for _, name := range FaultNames() {
+		if faultMeanings[name] == "" {
+			t.Errorf("%s is not explained", name)
+		}
+	}
+}
+
 func TestNumbersAreWrittenForPeople(t *testing.T) {
 	for got, want := range map[string]string{
 		number(0): "0", number(-1234567): "-1,234,567", number(999): "999",

@@ -14,7 +14,8 @@ import (
 
 // pageWords are what the template can say.
 var pageWords = template.FuncMap{
-	"number": number, "span": span, "plain": plain, "rate": rate, "money": money,
+	"meaning": func(fault string) string { return faultMeanings[fault] },
+	"number":  number, "span": span, "plain": plain, "rate": rate, "money": money,
 	"clock":   func(s float64) string { return fmt.Sprintf("%.1f s", s) },
 	"offset":  func(s float64) string { return fmt.Sprintf("+%.3f s", s) },
 	"percent": func(p float64) string { return strconv.FormatFloat(p, 'f', 2, 64) },
