@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,12 +28,13 @@ const shopFile = "settle.yml"
 
 func (a *app) shopCommand() *cobra.Command {
 	var dir, listen, config string
-	c := group("shop", "Run the reference shop in one process, embedded broker included", a.shopStockCommand())
-	c.Long = "Shop runs order and inventory services, their relays and consumers, and a JetStream server, all in one\n" +
-		"process. It goes on where the last one in the directory was killed, and ends on SIGTERM or Ctrl-C."
+	c := group("shop", "Run the reference shop in one process, embedded broker included", a.shopStockCommand(), a.shopOutsideCommand())
+	c.Long = "Shop runs its six services, their relays and consumers, the payment provider, the coupon system and the\n" +
+		"carrier that they call, and a JetStream server, all in one process. It goes on where the last one in the\n" +
+		"directory was killed, and ends on SIGTERM or Ctrl-C."
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usagef("unknown word %q; write settle shop --dir DIR, or settle shop stock SKU=QUANTITY", args[0])
+			return usagef("unknown word %q; write settle shop --dir DIR, settle shop stock SKU=QUANTITY, or settle shop outside SYSTEM=MODE", args[0])
 		}
 		if dir == "" {
 			return usagef("settle shop needs --dir: where its databases and the broker's files are, or are to be")
@@ -58,6 +60,9 @@ func (a *app) shopCommand() *cobra.Command {
 			if _, err := net.LookupPort("tcp", port); err != nil {
 				return usagef("--listen %q is not HOST:PORT: there is no port %q", listen, port)
 			}
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return usagef("--dir %s: %w", dir, err)
 		}
 		return a.runShop(c.Context(), dir, listen, file)
 	}
@@ -91,6 +96,8 @@ func (a *app) runShop(ctx context.Context, dir, listen string, file Config) erro
 	switch {
 	case errors.Is(err, shop.ErrInUse):
 		return unreachablef("%s is in use by another shop; end that one, or name another directory", dir)
+	case errors.Is(err, syscall.EADDRINUSE):
+		return unreachablef("%w; end the program that listens there, or choose another address with --listen", err)
 	case err != nil:
 		return unreachablef("%w", err)
 	}

@@ -49,6 +49,7 @@ type process struct {
 	cfg      Config
 	services crowd
 	broker   settle.Broker
+	entry    net.Listener // of the order entry
 }
 
 // open opens what the roles need, each database once. The entry looks into all
@@ -68,7 +69,15 @@ func (p *process) open(ctx context.Context) error {
 		return err
 	}
 	if connect {
-		return p.connect(ctx)
+		if err := p.connect(ctx); err != nil {
+			return err
+		}
+	}
+	if p.cfg.has(RoleOrderAPI) {
+		// Before any role begins: an address in use would end them all again.
+		if p.entry, err = (&net.ListenConfig{}).Listen(ctx, "tcp", p.cfg.Listen); err != nil {
+			return fmt.Errorf("run %s: %w", RoleOrderAPI, err)
+		}
 	}
 	return nil
 }
@@ -96,6 +105,9 @@ func (p *process) connect(ctx context.Context) error {
 
 func (p *process) close() error {
 	var errs []error
+	if p.entry != nil {
+		_ = p.entry.Close() // the server has, if it served
+	}
 	if p.broker != nil {
 		errs = append(errs, p.broker.Close())
 	}
@@ -173,15 +185,11 @@ func (p *process) serve(ctx context.Context) error {
 	log := p.logger(RoleOrderAPI)
 	v := newView(p.services)
 	h := newOrderHandler(v, newCommitter(v.orders, p.cfg.Queue, p.cfg.MaxBatch, p.cfg.Crash), entryTimeouts{}, log)
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.cfg.Listen)
-	if err != nil {
-		return err
-	}
 	server := h.server()
 	if p.cfg.Ready != nil {
-		p.cfg.Ready(l.Addr().String())
+		p.cfg.Ready(p.entry.Addr().String())
 	}
-	log.Info("taking orders", "address", l.Addr().String())
+	log.Info("taking orders", "address", p.entry.Addr().String())
 	// The committer outlives the server: who waits for a commit is answered.
 	committing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -200,7 +208,7 @@ func (p *process) serve(ctx context.Context) error {
 		return nil
 	})
 	g.Go(func() error {
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(p.entry); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil
