@@ -23,7 +23,7 @@ const countEvents = `SELECT (SELECT COUNT(*) FROM outbox), (SELECT COUNT(*) FROM
   (SELECT COUNT(*)-COUNT(DISTINCT event_id) FROM broker_log WHERE event_id<>'')-(SELECT COUNT(*) FROM planted WHERE kind='duplicate')`
 
 const countDeliveries = `SELECT COALESCE(SUM(status IN ('APPLIED','SUCCESS')),0), COALESCE(SUM(status='REJECTED'),0),
-  COALESCE(SUM(MAX(attempts-1,0)),0)+(SELECT COALESCE(SUM(MAX(attempts-1,0)),0) FROM dead_letter WHERE state<>'OPEN'), (SELECT COUNT(*) FROM dead_letter), (SELECT COUNT(*) FROM dead_letter WHERE state IN ('OPEN','REPLAYING')) FROM inbox`
+  COALESCE(SUM(MAX(attempts-1,0)),0)+(SELECT COALESCE(SUM(MAX(attempts-1,0)),0) FROM dead_letter WHERE state<>'OPEN'), (SELECT COUNT(*) FROM dead_letter), (SELECT COUNT(*) FROM dead_letter WHERE state IN ('OPEN','REPLAYING','COMPENSATING')) FROM inbox`
 
 const commitToPublished = `SELECT sent_at-created_at AS d FROM outbox WHERE sent_at IS NOT NULL`
 

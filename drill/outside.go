@@ -87,10 +87,15 @@ func (r *run) stick(ctx context.Context) error {
 }
 
 // unstick lets it answer again for everybody, as its own people would, and
-// counts how often it hung for those customers.
+// counts the dead letters that its hanging made: never more than it says that
+// it hung.
 func (r *run) unstick(ctx context.Context) error {
 	if !r.isStuck() {
 		return nil
+	}
+	letters, err := r.sys.Letters(ctx)
+	if err != nil {
+		return err
 	}
 	if err := r.sys.Misbehave(ctx, Coupons, Misbehaviour{Mode: ModeOK}); err != nil {
 		return err
@@ -101,9 +106,33 @@ func (r *run) unstick(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	r.stuck = false
-	r.times[FaultCouponStuck] = max(0, int(n)-r.times[FaultCouponOutage])
 	r.mu.Unlock()
+	r.count(FaultCouponStuck, min(int(n), len(r.ofStuck(letters))))
 	r.mark(FaultCouponStuck, r.fed)
 	r.cfg.Say("The coupon system answers everybody again.")
 	return nil
+}
+
+// ofStuck returns the letters of orders for whose customers the coupon system
+// hung.
+func (r *run) ofStuck(letters []Letter) []Letter {
+	stuck := map[string]bool{}
+	for _, req := range r.cfg.Requests {
+		if slices.Contains(r.cfg.Stuck, req.CustomerID) {
+			stuck[req.Key] = true
+		}
+	}
+	orders := map[string]bool{}
+	for _, a := range r.feed.Answers() {
+		if stuck[a.Key] {
+			orders[a.OrderID] = true
+		}
+	}
+	var theirs []Letter
+	for _, l := range letters {
+		if l.Service == marketing && orders[l.Key] {
+			theirs = append(theirs, l)
+		}
+	}
+	return theirs
 }

@@ -59,8 +59,9 @@ func (r *run) repair(ctx context.Context, poison int) error {
 	if err := r.unstick(ctx); err != nil {
 		return err
 	}
-	leave := r.leave(letters)
-	todo := slices.DeleteFunc(letters, func(l Letter) bool { return slices.Contains(leave, l.ID) })
+	leave := r.ofStuck(letters)
+	leave = leave[:min(len(leave), r.cfg.Leave)]
+	todo := slices.DeleteFunc(letters, func(l Letter) bool { return slices.Contains(leave, l) })
 	r.cfg.Say("%d dead letters wait for a person.", len(todo))
 	if err := r.sys.Repair(ctx, todo); err != nil {
 		return err
@@ -71,28 +72,4 @@ func (r *run) repair(ctx context.Context, poison int) error {
 		r.count(FaultPoison, min(poison, len(todo)))
 	}
 	return nil
-}
-
-// leave chooses the letters that are left open on purpose: of orders for whose
-// customers the coupon system hung.
-func (r *run) leave(letters []Letter) []string {
-	stuck := map[string]bool{}
-	for _, req := range r.cfg.Requests {
-		if slices.Contains(r.cfg.Stuck, req.CustomerID) {
-			stuck[req.Key] = true
-		}
-	}
-	orders := map[string]bool{}
-	for _, a := range r.feed.Answers() {
-		if stuck[a.Key] {
-			orders[a.OrderID] = true
-		}
-	}
-	var ids []string
-	for _, l := range letters {
-		if len(ids) < r.cfg.Leave && l.Service == marketing && orders[l.Key] {
-			ids = append(ids, l.ID)
-		}
-	}
-	return ids
 }

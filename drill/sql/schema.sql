@@ -37,6 +37,7 @@ CREATE TABLE client_act (request_key TEXT NOT NULL, kind TEXT NOT NULL, accepted
 CREATE INDEX orders_key ON orders (request_key);
 CREATE INDEX outbox_aggregate ON outbox (aggregate_type, aggregate_id, aggregate_seq);
 CREATE INDEX reservations_order ON reservations (order_id, sku);
+CREATE INDEX ledger_reservation ON stock_ledger (reservation_id);
 CREATE INDEX ledger_cause ON stock_ledger (cause_event_id);
 CREATE INDEX log_event ON broker_log (event_id);
 CREATE INDEX answer_key ON client_answer (request_key);

@@ -14,8 +14,8 @@ SELECT (SELECT COUNT(*) FROM t_outbox_event WHERE id > COALESCE((SELECT cursor F
   + (SELECT COUNT(*) FROM t_outbox_parked) + (SELECT COUNT(*) FROM t_outbox_delayed WHERE due_at <= :now) + (SELECT COUNT(*) FROM t_outbox_extra);
 
 -- name: dead
-SELECT COALESCE(SUM(state = 'OPEN'), 0), COALESCE(SUM(state = 'REPLAYING'), 0), (SELECT COALESCE(MAX(processed_no), 0) FROM t_message_consume_log)
-FROM t_dead_letter WHERE state IN ('OPEN', 'REPLAYING');
+SELECT COALESCE(SUM(state = 'OPEN'), 0), COALESCE(SUM(state IN ('REPLAYING', 'COMPENSATING')), 0), (SELECT COALESCE(MAX(processed_no), 0) FROM t_message_consume_log)
+FROM t_dead_letter WHERE state IN ('OPEN', 'REPLAYING', 'COMPENSATING');
 
 -- name: letters
 SELECT id, class, event_type, aggregate_id, reason FROM t_dead_letter WHERE state = 'OPEN' ORDER BY id;
