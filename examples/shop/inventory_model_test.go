@@ -36,7 +36,7 @@ func orderSteps(p participant, orders, most int) *rapid.Generator[[]orderStep] {
 			order: rapid.IntRange(0, orders-1).Draw(rt, "order"), event: r.on,
 			undo: r.undo != nil && rapid.IntRange(0, 3).Draw(rt, "undo") == 0,
 		}
-	}), 1, most)
+	}), most/2, most)
 }
 
 // shelf is how many pieces of one article there are, and where.
@@ -190,7 +190,7 @@ func TestStockIsRightWhateverOrderEventsComeIn(t *testing.T) {
 	s := inventoryIn(t, t.TempDir())
 	said := map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
-		m, err := runStock(t.Context(), s, orderSteps(s, 4, 20).Draw(rt, "steps"))
+		m, err := runStock(t.Context(), s, orderSteps(s, 4, 30).Draw(rt, "steps"))
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -222,7 +222,7 @@ func TestTheStockModelNoticesEachWrongTable(t *testing.T) {
 		s.reservations.machine = withRow(right, row)
 		found := false
 		for seed := 0; seed < 300 && !found; seed++ {
-			_, err := runStock(t.Context(), s, orderSteps(s, 4, 20).Example(seed))
+			_, err := runStock(t.Context(), s, orderSteps(s, 4, 30).Example(seed))
 			found = err != nil
 		}
 		if !found {

@@ -67,8 +67,10 @@ func (o *paidOrder) calling(capture bool, m mood) bool {
 	switch {
 	case m == gone:
 		return false
+	case capture && o.barred:
+		o.refused = true
 	case capture && !o.answered:
-		o.answered, o.refused = true, o.barred || m == strict
+		o.answered, o.refused = true, m == strict
 		o.taken = !o.refused
 	case !capture:
 		o.barred, o.returned = true, o.taken
@@ -114,7 +116,7 @@ func arrivals(s *paymentService, orders int) *rapid.Generator[[]arrival] {
 			kind: r.on, undo: r.undo != nil && rapid.IntRange(0, 4).Draw(rt, "undo") == 0,
 			mood: rapid.SampledFrom([]mood{willing, willing, strict, mute, gone}).Draw(rt, "mood"),
 		}}
-	}), 1, 20)
+	}), 15, 30)
 }
 
 func paidOrders() []*paidOrder {
@@ -236,26 +238,27 @@ func TestMoneyIsRightWhateverOrderEventsComeInAndHoweverTheProviderAnswers(t *te
 	}
 }
 
-func TestThePaymentModelNoticesEachWrongTableAndAProviderThatTakesTwice(t *testing.T) {
+func TestThePaymentModelNoticesEachWrongTableAndEachWrongProvider(t *testing.T) {
 	giveUp := lifecycle.Compensation(lifecycle.OrderConfirmed)
 	for name, planted := range map[string]struct {
-		row     lifecycle.Transition
-		forgets bool
+		row            lifecycle.Transition
+		forgets, stale bool
 	}{
-		"late money stays":            {row: lifecycle.Transition{From: lifecycle.PaymentCaptured, On: lifecycle.OrderCancelled, To: lifecycle.PaymentCaptured}},
-		"an early cancel keeps money": {row: lifecycle.Transition{From: lifecycle.None, On: lifecycle.OrderCancelled, When: lifecycle.MoneyReturned, To: lifecycle.PaymentBarred}},
-		"a wish to pay is forgotten":  {row: lifecycle.Transition{From: lifecycle.PaymentDue, On: lifecycle.OrderPayRequested, When: lifecycle.Taken, To: lifecycle.PaymentDue}},
-		"a repeat takes again":        {row: lifecycle.Transition{From: lifecycle.PaymentReturned, On: lifecycle.OrderConfirmed, To: lifecycle.PaymentCaptured, Emits: lifecycle.PaymentSucceeded}},
-		"giving up takes money back":  {row: lifecycle.Transition{From: lifecycle.PaymentCaptured, On: giveUp, To: lifecycle.PaymentCancelled, Emits: lifecycle.PaymentFailed}},
-		"giving up asks nobody":       {row: lifecycle.Transition{From: lifecycle.PaymentOpen, On: giveUp, To: lifecycle.PaymentBarred, Emits: lifecycle.PaymentFailed}},
-		"the provider takes twice":    {forgets: true},
+		"late money stays":                          {row: lifecycle.Transition{From: lifecycle.PaymentCaptured, On: lifecycle.OrderCancelled, To: lifecycle.PaymentCaptured}},
+		"an early cancel keeps money":               {row: lifecycle.Transition{From: lifecycle.None, On: lifecycle.OrderCancelled, When: lifecycle.MoneyReturned, To: lifecycle.PaymentBarred}},
+		"a wish to pay is forgotten":                {row: lifecycle.Transition{From: lifecycle.PaymentDue, On: lifecycle.OrderPayRequested, When: lifecycle.Taken, To: lifecycle.PaymentDue}},
+		"a repeat takes again":                      {row: lifecycle.Transition{From: lifecycle.PaymentReturned, On: lifecycle.OrderConfirmed, To: lifecycle.PaymentCaptured, Emits: lifecycle.PaymentSucceeded}},
+		"giving up takes money back":                {row: lifecycle.Transition{From: lifecycle.PaymentCaptured, On: giveUp, To: lifecycle.PaymentCancelled, Emits: lifecycle.PaymentFailed}},
+		"giving up asks nobody":                     {row: lifecycle.Transition{From: lifecycle.PaymentOpen, On: giveUp, To: lifecycle.PaymentBarred, Emits: lifecycle.PaymentFailed}},
+		"the provider takes twice":                  {forgets: true},
+		"the provider says taken what it gave back": {stale: true},
 	} {
 		s, _ := paymentIn(t, t.TempDir())
 		s.payments.machine = withRow(lifecycle.Payment(), planted.row)
 		found := false
 		for seed := 0; seed < 300 && !found; seed++ {
 			p := newProvider()
-			p.forgets = planted.forgets
+			p.forgets, p.stale = planted.forgets, planted.stale
 			_, err := runPayments(t.Context(), s, p, arrivals(s, len(paidOrders())).Example(seed))
 			found = err != nil
 		}

@@ -30,8 +30,8 @@ type fakeProvider struct {
 	barred map[string]bool
 	no     map[string]string // why it declined, by order
 	calls  int
-	// forgets is a planted bug: it does everything again.
-	forgets bool
+	// Planted bugs: it does everything again; it says taken what it gave back.
+	forgets, stale bool
 }
 
 // posted is money that moved: from a customer, or back if negative.
@@ -53,11 +53,11 @@ func (p *fakeProvider) Capture(_ context.Context, orderID, customerID string, am
 		return "", settle.Unavailable(errors.New("nobody answers"))
 	}
 	known := p.no[orderID] != "" || slices.Contains(p.ledger, posted{orderID, amount})
-	if !known || p.forgets {
-		switch {
-		case p.barred[orderID]:
-			p.no[orderID] = "voided before"
-		case p.mood == strict:
+	if p.barred[orderID] && !(known && p.stale) {
+		p.no[orderID] = "voided before"
+	} else if !known || p.forgets {
+		switch p.mood {
+		case strict:
 			p.no[orderID] = "no cover"
 		default:
 			p.ledger = append(p.ledger, posted{orderID, amount})
