@@ -205,13 +205,8 @@ func (s *demoShop) system() drill.System {
 	}
 }
 
-// misbehave ends whatever an outside system did wrong, and lets it do the next
-// thing wrong.
 func (s *demoShop) misbehave(ctx context.Context, system string, m drill.Misbehaviour) error {
-	_, err := outside.Misbehave(ctx, s.dir, system, outside.Misbehaviour{Mode: outside.ModeOK})
-	if err == nil && m.Mode != "" {
-		_, err = outside.Misbehave(ctx, s.dir, system, outside.Misbehaviour{Mode: m.Mode, Share: m.Share, Delay: m.Delay, Customers: m.Customers})
-	}
+	_, err := outside.Misbehave(ctx, s.dir, system, outside.Misbehaviour{Mode: m.Mode, Share: m.Share, Delay: m.Delay, For: m.For, Customers: m.Customers})
 	return err
 }
 
