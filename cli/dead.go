@@ -122,18 +122,20 @@ func (a *app) deadShowCommand() *cobra.Command {
 				return err
 			}
 			defer done()
-			store, _, ids, err := pick(fed, args)
+			ids, err := pick(fed, args)
 			if err != nil {
 				return err
 			}
-			d, err := store.DeadLetter(c.Context(), ids[0])
+			service, _, _ := strings.Cut(args[0], ":")
+			store, _ := fed.Store(service)
+			d, err := store.DeadLetter(c.Context(), ids[service][0])
 			switch {
 			case errors.Is(err, govern.ErrNotFound):
 				return finding(fmt.Errorf("there is no dead letter %s; `settle dead list --state any` shows those there are", args[0]))
 			case err != nil:
 				return unreachablef("show %s: %w", args[0], err)
 			}
-			d.Service, _, _ = strings.Cut(args[0], ":")
+			d.Service = service
 			if asJSON {
 				return printJSON(a.Out, d)
 			}
@@ -160,25 +162,21 @@ func printLetter(w io.Writer, d govern.DeadLetter) error {
 	return err
 }
 
-// pick resolves SERVICE:ID words, all of one service, to its store.
-func pick(fed *govern.Federation, words []string) (store govern.Store, service string, ids []int64, err error) {
+// pick resolves SERVICE:ID words to the ids of each service.
+func pick(fed *govern.Federation, words []string) (map[string][]int64, error) {
+	ids := map[string][]int64{}
 	for _, word := range words {
 		name, number, ok := strings.Cut(word, ":")
-		id, convErr := strconv.ParseInt(number, 10, 64)
-		if !ok || convErr != nil || id < 1 {
-			return nil, "", nil, usagef("%q does not name a dead letter; write SERVICE:ID, for instance inventory:3", word)
+		id, err := strconv.ParseInt(number, 10, 64)
+		if !ok || err != nil || id < 1 {
+			return nil, usagef("%q does not name a dead letter; write SERVICE:ID, for instance inventory:3", word)
 		}
-		if service != "" && service != name {
-			return nil, "", nil, usagef("%q is not of %s; name the letters of one service at a time", word, service)
+		if _, ok := fed.Store(name); !ok {
+			return nil, usagef("there is no service %q; there are %s", name, strings.Join(fed.Names(), ", "))
 		}
-		service = name
-		ids = append(ids, id)
+		ids[name] = append(ids[name], id)
 	}
-	store, ok := fed.Store(service)
-	if !ok {
-		return nil, "", nil, usagef("there is no service %q; there are %s", service, strings.Join(fed.Names(), ", "))
-	}
-	return store, service, ids, nil
+	return ids, nil
 }
 
 // act is who does it, for the audit log.
@@ -211,11 +209,10 @@ type letterOutcome struct {
 func (b bulk) run(ctx context.Context, a *app, fed *govern.Federation, words []string, f govern.Filter) ([]letterOutcome, error) {
 	chosen := map[string][]int64{}
 	if len(words) > 0 {
-		_, service, ids, err := pick(fed, words)
-		if err != nil {
+		var err error
+		if chosen, err = pick(fed, words); err != nil {
 			return nil, err
 		}
-		chosen[service] = ids
 	} else {
 		letters, err := fed.DeadLetters(ctx, f)
 		if err != nil {

@@ -13,9 +13,9 @@ const drillLease = 1500 * time.Millisecond
 // orders need under faults, short enough to wait for those who never do.
 func paymentWindow(orders int) time.Duration {
 	if orders < 500 {
-		return 6 * time.Second
+		return 8 * time.Second
 	}
-	return 10 * time.Second
+	return 12 * time.Second
 }
 
 // drillFile is the config of a drill's shop, and of whoever goes on with it.
