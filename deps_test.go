@@ -44,7 +44,7 @@ var imports = map[string]struct{ ours, others []string }{
 	"cli":        {ours: []string{"", "relay", "consumer", "dial", "govern", "drill", "examples/shop", "examples/shop/outside", "internal/rawbench"}, others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/goccy/go-yaml", "golang.org/x/sys"}},
 	"cmd/settle": {ours: []string{"cli"}},
 
-	"internal/sim":       {ours: []string{"", "relay", "consumer"}},
+	"internal/sim":       {ours: []string{"", "relay", "consumer", "examples/shop/lifecycle"}},
 	"internal/shopdoc":   {ours: []string{"examples/shop", "examples/shop/lifecycle"}},
 	"internal/crashmain": {ours: []string{"cli"}},
 	"internal/lossydisk": {others: []string{"github.com/hanwen/go-fuse/v2"}},

@@ -31,7 +31,8 @@ type inboxModel struct {
 	applied map[string]int
 	ctrl    settle.Controls
 	undo    []func()
-	tx      *outboxTx // what the transaction adds to the outbox; nil: nothing yet
+	rows    map[string]*keyLock // of business rows that others work on
+	tx      *outboxTx           // what the transaction adds to the outbox; nil: nothing yet
 }
 
 type logStatus string
@@ -107,7 +108,7 @@ type member struct {
 func newInboxModel(w *World, g *groupSetup, o *outboxModel) *inboxModel {
 	x := &inboxModel{
 		w: w, group: g, outbox: o, rules: w.story.rules(g), log: map[string]*logRow{}, ever: map[string]bool{}, passed: map[string]bool{}, keys: map[string]string{},
-		seqs: map[string]int64{}, applied: map[string]int{},
+		seqs: map[string]int64{}, applied: map[string]int{}, rows: map[string]*keyLock{},
 	}
 	for _, t := range w.broker.topics {
 		for n := range t.partitions {
@@ -134,6 +135,12 @@ type handler func(i int) error
 func (x *inboxModel) Apply(wk settle.Work, handle handler, before func() error) ([]settle.Result, error) {
 	if err := x.fenced(wk.Floors); err != nil {
 		return nil, err
+	}
+	for i := range wk.Items {
+		if l := x.rows[recordKey(&wk.Items[i].Record)]; l != nil && l.held {
+			x.w.probes.hit("order's row was locked")
+			return nil, errDown
+		}
 	}
 	results := make([]settle.Result, len(wk.Items))
 	for i := range results {
@@ -256,6 +263,16 @@ func (x *inboxModel) undoAll() {
 		x.undo[i]()
 	}
 	x.undo = x.undo[:0]
+}
+
+// rowLock is the lock of a business row.
+func (x *inboxModel) rowLock(key string) *keyLock {
+	l := x.rows[key]
+	if l == nil {
+		l = &keyLock{}
+		x.rows[key] = l
+	}
+	return l
 }
 
 func (x *inboxModel) fenced(floors []settle.FloorMove) error {

@@ -157,7 +157,7 @@ func (x *inboxModel) Replay(l *letter, accept bool) {
 	if r := x.retryByID(l.retryID); r != nil {
 		next := *r
 		next.dead, next.replays, next.accept, next.nextAt = false, r.replays+1, accept, now
-		next.item.Attempt, next.item.Intent = 0, settle.IntentHandle
+		next.item.Attempt, next.item.Intent, next.item.Compensate = 0, settle.IntentHandle, false
 		x.put(next)
 	} else {
 		e := l.record.Event
@@ -166,6 +166,25 @@ func (x *inboxModel) Replay(l *letter, accept bool) {
 			replays: 1, accept: accept, nextAt: now, parked: now,
 		})
 	}
+	x.setLog(l.eventID, logParked, l.record.Event.AppendedAt)
+	x.undo = x.undo[:0]
+}
+
+// Compensate is a person giving up on a dead letter that holds its key: its
+// compensation is due.
+func (x *inboxModel) Compensate(l *letter) {
+	r := x.retryByID(l.retryID)
+	if r == nil {
+		x.Replay(l, true)
+		return
+	}
+	l.open = false
+	x.w.probes.hit("dead letter given up")
+	x.w.hist.note(x.w.Since(), "operator", "gives up", x.group.Name, l.eventID)
+	next := *r
+	next.dead, next.replays, next.nextAt = false, r.replays+1, x.w.dbNow()
+	next.item.Attempt, next.item.Intent, next.item.Compensate = 0, settle.IntentHandle, true
+	x.put(next)
 	x.setLog(l.eventID, logParked, l.record.Event.AppendedAt)
 	x.undo = x.undo[:0]
 }

@@ -117,7 +117,7 @@ func (c *checker) deadLetter(x *inboxModel, l *letter, attempt int) {
 	case settle.ClassPanic:
 		ok = attempt >= x.group.Retries && c.handlingOf(x, l).is(panics)
 	case settle.ClassPermanent:
-		ok = c.handlingOf(x, l).is(failsForGood)
+		ok = c.handlingOf(x, l).is(failsForGood) || c.w.story.blames(x, l)
 	case settle.ClassDecode:
 		ok = l.record.Event == nil
 	case settle.ClassCrashLoop:

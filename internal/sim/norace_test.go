@@ -2,7 +2,4 @@
 
 package sim_test
 
-const (
-	raceEnabled  = false
-	defaultSeeds = 2000
-)
+const raceEnabled = false

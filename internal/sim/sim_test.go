@@ -16,27 +16,58 @@ import (
 )
 
 var (
-	seeds   = flag.Int("seeds", defaultSeeds, "how many seeds to run")
+	seeds   = flag.Int("seeds", 0, "how many seeds to run; 0: as many as is usual")
 	seed    = flag.Uint64("seed", 1, "the first seed")
 	lines   = flag.Int("lines", 60, "how many lines of a failed seed's history to print")
 	history = flag.String("history", "", "file for the whole history of a failed seed")
 )
 
+// simulation is a story that is run over many seeds.
+type simulation struct {
+	test     string
+	run      func(seed uint64, keep bool) sim.Result
+	usual    int      // how many seeds
+	expected []string // places that so many seeds come to
+}
+
+var (
+	plainRuns = simulation{"TestSimulation", sim.Run, 2000, sim.Expected}
+	shopRuns  = simulation{"TestShopSimulation", sim.RunShop, 500, sim.ExpectedOfShop()}
+)
+
 // TestSimulation runs seeds until one breaks a promise. To see one seed again:
 //
 //	go test ./internal/sim -run 'TestSimulation$' -seeds 1 -seed N -history /tmp/history.txt
-func TestSimulation(t *testing.T) {
-	began := time.Now()
-	failed, probes, simulated := runSeeds(*seed, *seeds)
+func TestSimulation(t *testing.T) { plainRuns.check(t) }
+
+// TestShopSimulation does the same with the six services of the shop.
+func TestShopSimulation(t *testing.T) { shopRuns.check(t) }
+
+// number is how many seeds to run.
+func (s simulation) number() int {
+	switch {
+	case *seeds > 0:
+		return *seeds
+	case raceEnabled:
+		return s.usual / 20
+	case os.Getenv("SETTLE_TEST_ALL") != "":
+		return 10 * s.usual
+	}
+	return s.usual
+}
+
+func (s simulation) check(t *testing.T) {
+	began, n := time.Now(), s.number()
+	failed, probes, simulated := s.runSeeds(*seed, n)
 	took := time.Since(began)
 	for _, r := range failed {
-		report(t, r)
+		s.report(t, r)
 	}
-	t.Logf("%d seeds, %.0f/s, %v simulated", *seeds, float64(*seeds)/took.Seconds(), simulated.Round(time.Minute))
-	if *seeds < 1000 || t.Failed() {
+	t.Logf("%d seeds, %.0f/s, %v simulated", n, float64(n)/took.Seconds(), simulated.Round(time.Minute))
+	if n < s.usual || t.Failed() {
 		return
 	}
-	for _, name := range sim.Expected {
+	for _, name := range s.expected {
 		if probes[name] == 0 {
 			t.Errorf("no seed came to: %s", name)
 		}
@@ -44,7 +75,7 @@ func TestSimulation(t *testing.T) {
 }
 
 // runSeeds runs n seeds on all cores. It stops early when some have failed.
-func runSeeds(first uint64, n int) (failed []sim.Result, probes sim.Probes, simulated time.Duration) {
+func (s simulation) runSeeds(first uint64, n int) (failed []sim.Result, probes sim.Probes, simulated time.Duration) {
 	probes = sim.Probes{}
 	var next atomic.Uint64
 	var mu sync.Mutex
@@ -59,7 +90,7 @@ func runSeeds(first uint64, n int) (failed []sim.Result, probes sim.Probes, simu
 				if i >= uint64(n) || stop {
 					return
 				}
-				r := sim.Run(first+i, false)
+				r := s.run(first+i, false)
 				mu.Lock()
 				probes.Add(r.Probes)
 				simulated += r.Simulated
@@ -75,19 +106,19 @@ func runSeeds(first uint64, n int) (failed []sim.Result, probes sim.Probes, simu
 }
 
 // report runs a failed seed again, with its history, unless no line is wanted.
-func report(t *testing.T, r sim.Result) {
+func (s simulation) report(t *testing.T, r sim.Result) {
 	seed := r.Seed
 	if *lines == 0 {
 		t.Errorf("seed %d: %v", seed, r.Violation)
 		return
 	}
-	r = sim.Run(seed, true)
+	r = s.run(seed, true)
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %v\n\noptions:%v\n\n", seed, r.Violation, r.Swarm)
 	if err := r.History.Write(&b, *lines); err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintf(&b, "\nagain: go test ./internal/sim -run 'TestSimulation$' -seeds 1 -seed %d -history /tmp/history.txt\n", seed)
+	fmt.Fprintf(&b, "\nagain: go test ./internal/sim -run '%s$' -seeds 1 -seed %d -history /tmp/history.txt\n", s.test, seed)
 	t.Error(b.String())
 	if *history == "" {
 		return
@@ -109,13 +140,20 @@ func report(t *testing.T, r sim.Result) {
 
 func TestOneSeedIsOneRun(t *testing.T) {
 	for s := range uint64(20) {
-		a, b := sim.Run(1000+s, false), sim.Run(1000+s, true)
-		if a.Hash != b.Hash || a.Happened != b.Happened {
-			t.Errorf("seed %d ran twice: %d happenings with hash %x, then %d with %x", 1000+s, a.Happened, a.Hash, b.Happened, b.Hash)
-		}
-		if a.Happened < 100 {
-			t.Errorf("seed %d: only %d happenings", 1000+s, a.Happened)
-		}
+		oneRun(t, plainRuns, 1000+s)
+	}
+	for s := range uint64(10) {
+		oneRun(t, shopRuns, 1000+s)
+	}
+}
+
+func oneRun(t *testing.T, s simulation, seed uint64) {
+	a, b := s.run(seed, false), s.run(seed, true)
+	if a.Hash != b.Hash || a.Happened != b.Happened {
+		t.Errorf("%s: seed %d ran twice: %d happenings with hash %x, then %d with %x", s.test, seed, a.Happened, a.Hash, b.Happened, b.Hash)
+	}
+	if a.Happened < 100 {
+		t.Errorf("%s: seed %d: only %d happenings", s.test, seed, a.Happened)
 	}
 }
 

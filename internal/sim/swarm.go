@@ -67,6 +67,14 @@ type Swarm struct {
 
 	Groups []groupSetup
 
+	// Shop. Transactions is how many orders there are.
+	Articles, Stock                        int
+	PaysLater, Cancels, HighRisk           float64
+	Declined, Free                         float64
+	PaymentWindow, ReviewAfter             time.Duration
+	OutsideLost, OutsideHangs, OutsideAway float64
+	Outages                                bool
+
 	// Phase is where the run is; it is no option.
 	Phase phase `swarm:"-"`
 }

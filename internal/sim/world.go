@@ -152,6 +152,7 @@ func (w *World) heal() {
 	w.hist.note(w.Since(), "nemesis", "faults end")
 	w.LostCall, w.LostAnswer, w.LateCall, w.LostCommit, w.Crash, w.PartialBatch = 0, 0, 0, 0, 0, 0
 	w.LostAck, w.LostPublish, w.LatePublish = 0, 0, 0
+	w.OutsideLost, w.OutsideHangs, w.OutsideAway = 0, 0, 0
 	for _, p := range w.processes {
 		p.cut, p.cutOff = false, false
 		p.resume()
