@@ -32,7 +32,7 @@ type running struct {
 	stop             func()
 }
 
-func start(t *testing.T, cfg Config) *running {
+func start(t testing.TB, cfg Config) *running {
 	t.Helper()
 	if cfg.Dir == "" {
 		cfg.Dir = t.TempDir()
