@@ -128,6 +128,40 @@ func TestACompensationHasABreakerOfItsOwn(t *testing.T) {
 	}
 }
 
+func TestACompensationHasNoEffectKey(t *testing.T) {
+	r := newLetter(t, Config{EffectKey: func(*settle.Event) string { return "k" }}, undoable)
+	r.in.compensate("a1")
+	r.pass(5 * time.Second)
+	r.wantEffects("a2") // which has the same key
+}
+
+func TestASlowCompensationDoesNotShrinkTheWorksOfTheHandler(t *testing.T) {
+	r := newRigWith(t, Config{MaxBatchTime: 10 * time.Millisecond}, undoable)
+	r.handle = failing(settle.Permanent(errBoom), "a1")
+	r.deliver(1, 0, event("a", 1))
+	r.in.compensate("a1")
+	r.spent = 8 * time.Millisecond
+	r.pass(5 * time.Second)
+	r.spent = 0
+	if len(r.undone) != 1 {
+		t.Fatalf("compensated are %v", r.undone)
+	}
+	before := len(r.works)
+	r.deliver(2, 1, event("b", 1), event("c", 1), event("d", 1))
+	if n := len(r.works[before].Items); n != 3 {
+		t.Errorf("the work after a slow compensation has %d events, want all 3", n)
+	}
+	c := &call[*fakeTx]{}
+	h := &handler[*fakeTx]{eventType: "t"}
+	c.note(h, 1, time.Second)
+	c.note(&handler[*fakeTx]{eventType: "t", compensates: true}, 1, time.Minute)
+	c.note(h, 1, time.Second)
+	want := []HandlerTime{{Type: "t", Calls: 2, Took: 2 * time.Second}, {Type: "t", Calls: 1, Took: time.Minute, Compensation: true}}
+	if !slices.Equal(c.times, want) {
+		t.Errorf("times are %v, want %v", c.times, want)
+	}
+}
+
 func TestACompensationWithOutsideEffectsRunsAloneWhateverItsHandlerIs(t *testing.T) {
 	r := newRigWith(t, Config{}, map[string]HandlerRule{"t": {Batch: true, Compensation: &HandlerRule{External: true}}, "u": {}})
 	r.handle = failing(settle.Permanent(errBoom), "a1", "b1")

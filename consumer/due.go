@@ -51,9 +51,9 @@ func (x *dueEvent) restored(at time.Time) *settle.Item {
 	return &it
 }
 
-// named is it with what names its row, and what a person wished for it.
+// named is it with what names its row.
 func (x *dueEvent) named(it settle.Item) settle.Item {
-	it.RetryID, it.AcceptDuplicate, it.Compensate = x.loaded.RetryID, x.loaded.AcceptDuplicate, x.loaded.Compensate
+	it.RetryID, it.AcceptDuplicate = x.loaded.RetryID, x.loaded.AcceptDuplicate
 	return it
 }
 

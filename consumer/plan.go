@@ -65,7 +65,7 @@ func (m *Machine) admit(w *work, d *delivery, i int) admission {
 	it := m.plan(d, i)
 	answer := taken
 	if it.Intent == settle.IntentHandle {
-		if answer = m.admitCall(w, m.kindOf(r.Event.Type, it.Compensate)); answer == heldBack || answer == workFull {
+		if answer = m.admitCall(w, m.kinds[r.Event.Type]); answer == heldBack || answer == workFull {
 			return answer
 		}
 	}
