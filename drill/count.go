@@ -25,7 +25,8 @@ const countEvents = `SELECT (SELECT COUNT(*) FROM outbox), (SELECT COUNT(*) FROM
 const countDeliveries = `SELECT COALESCE(SUM(status IN ('APPLIED','SUCCESS')),0), COALESCE(SUM(status='REJECTED'),0),
   COALESCE(SUM(MAX(attempts-1,0)),0)+(SELECT COALESCE(SUM(MAX(attempts-1,0)),0) FROM dead_letter WHERE state<>'OPEN'), (SELECT COUNT(*) FROM dead_letter), (SELECT COUNT(*) FROM dead_letter WHERE state IN ('OPEN','REPLAYING','COMPENSATING')) FROM inbox`
 
-const commitToPublished = `SELECT sent_at-created_at AS d FROM outbox WHERE sent_at IS NOT NULL`
+// A timer counts from when it is due.
+const commitToPublished = `SELECT sent_at-MAX(created_at, COALESCE(not_before, 0)) AS d FROM outbox WHERE sent_at IS NOT NULL`
 
 const orderToCompleted = `SELECT updated_at-created_at AS d FROM orders WHERE status='COMPLETED'`
 
