@@ -34,7 +34,8 @@ type page struct {
 	Holds    bool
 	Verdict  string
 	Story    string
-	Wrong    []string // what does not hold, a sentence each
+	Wrong    []string // what does not hold beside the invariants, a sentence each
+	Open     int64    // orders that have not ended
 	Tiles    []tile
 	Examined int64       // rows, by all invariants
 	Ranked   []Invariant // the violated ones first
@@ -97,13 +98,11 @@ func readFacts(path string) (*Facts, error) {
 
 func (f *Facts) page(ctx context.Context, r *Report) (*page, error) {
 	p := &page{
-		Report: r, Wrong: r.Failures(), Story: story(r), Tiles: tiles(r), Ranked: rank(r.Invariants),
+		Report: r, Wrong: failuresBesideInvariants(r), Open: r.Orders.Accepted - r.Orders.Completed - r.Orders.Cancelled, Story: story(r), Tiles: tiles(r), Ranked: rank(r.Invariants),
 		Style: template.CSS(pageStyle), Library: template.JS(pageLibrary), Script: template.JS(pageScript),
 	}
-	if !r.Settled() {
-		p.Wrong = slices.Insert(p.Wrong, 0, "not everything settled in time")
-	}
-	p.Holds, p.Verdict = len(p.Wrong) == 0, verdict(r, len(p.Wrong))
+	p.Holds = len(r.Failures()) == 0 && r.Settled()
+	p.Verdict = verdict(r, len(r.Failures()))
 	for _, inv := range r.Invariants {
 		p.Examined += inv.Checked
 	}
@@ -150,6 +149,20 @@ func (f *Facts) drawings(ctx context.Context, r *Report, began int64) (drawings,
 func digest(script string) string {
 	sum := sha256.Sum256([]byte(script))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// failuresBesideInvariants are those that have no table of their own.
+func failuresBesideInvariants(r *Report) []string {
+	held := *r
+	held.Invariants = slices.Clone(r.Invariants)
+	for i := range held.Invariants {
+		held.Invariants[i].Violations = 0
+	}
+	all := held.Failures()
+	if !r.Settled() {
+		all = slices.Insert(all, 0, "not everything settled in time")
+	}
+	return all
 }
 
 // rank puts the violated ones first and keeps the order otherwise.

@@ -10,7 +10,7 @@ const (
 	lineCommit  = "commit"
 	lineApply   = "apply"
 	lineQuiet   = "quiet" // applied, and nothing followed
-	lineLate    = "late"  // published long after its commit
+	lineLate    = "late"  // acknowledged by the broker long after its commit
 	lineOutside = "outside"
 	lineDead    = "dead"
 	lineRepair  = "repair"
@@ -36,9 +36,8 @@ func (s steps) lines(placed int64) []trailLine {
 	since := func(us int64) float64 { return float64(us-placed) / 1e6 }
 	all := s.reactions(since)
 	for _, e := range s.events {
-		if e.sent.Valid && since(e.sent.Int64)-since(e.due) >= slow {
-			all = append(all, trailLine{At: since(e.sent.Int64), Kind: lineLate, Who: plain(e.service), What: "published " + plain(e.event), Where: plain(e.where),
-				Note: span(since(e.sent.Int64)-since(e.due)) + " late"})
+		if late := e.late(); late >= slow {
+			all = append(all, trailLine{At: since(e.sent.Int64), Kind: lineLate, Who: plain(e.service), What: "knows that " + plain(e.event) + " is published", Where: plain(e.where), Note: span(late) + " late"})
 		}
 	}
 	all = append(all, s.quiet(since)...)
@@ -96,7 +95,7 @@ func (s steps) emitted(e emission, since func(int64) float64) trailLine {
 	switch {
 	case !e.sent.Valid:
 		l.Note = joinNotes(l.Note, "not published")
-	case since(e.sent.Int64)-since(e.due) < slow:
+	case e.late() < slow:
 		l.Where = plain(e.where) + " after " + span(since(e.sent.Int64)-since(e.created))
 	}
 	if again := e.copies - e.planted - 1; again > 0 {
@@ -108,42 +107,45 @@ func (s steps) emitted(e emission, since func(int64) float64) trailLine {
 	return l
 }
 
-// quiet tells what was applied and led to nothing further, a line for each
-// event.
+// quiet tells what was done with an event and led to nothing further, a line
+// for each event and each outcome.
 func (s steps) quiet(since func(int64) float64) []trailLine {
 	var all []trailLine
 	for _, e := range s.events {
-		l := trailLine{Kind: lineQuiet, What: "applied " + plain(e.event)}
+		lines := map[string]int{} // by outcome
 		for _, a := range s.applied {
-			if a.id != e.id || len(s.causedBy(a)) > 0 {
+			if a.id != e.id || a.status == "DEAD" || len(s.causedBy(a)) > 0 {
 				continue
 			}
-			if l.Who == "" {
-				l.At, l.Who = since(a.at), plain(a.group)
+			at, ok := lines[a.status]
+			if !ok {
+				at = len(all)
+				lines[a.status] = at
+				all = append(all, trailLine{At: since(a.at), Kind: lineQuiet, Who: plain(a.group), What: outcome(a.status) + " " + plain(e.event)})
 			} else {
-				l.Who += ", " + plain(a.group)
+				all[at].Who += ", " + plain(a.group)
 			}
 			if h := hardships(a); h != "" {
-				l.Note = joinNotes(l.Note, plain(a.group)+" at "+h)
+				all[at].Note = joinNotes(all[at].Note, plain(a.group)+" at "+h)
 			}
-		}
-		if l.Who != "" {
-			all = append(all, l)
 		}
 	}
 	return all
 }
 
-// hardships says how an application went, if not at once and well.
+func outcome(status string) string {
+	if status == "SUCCESS" {
+		return "applied"
+	}
+	return strings.ToLower(plain(status))
+}
+
+// hardships says how many attempts an application took, if not one.
 func hardships(a application) string {
-	var words []string
 	if a.attempts > 1 {
-		words = append(words, fmt.Sprintf("attempt %d", a.attempts))
+		return fmt.Sprintf("attempt %d", a.attempts)
 	}
-	if a.status != "APPLIED" && a.status != "SUCCESS" {
-		words = append(words, strings.ToLower(plain(a.status)))
-	}
-	return strings.Join(words, ", ")
+	return ""
 }
 
 func joinNotes(a, b string) string {

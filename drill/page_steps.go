@@ -25,6 +25,15 @@ type emission struct {
 	copies, planted           int
 }
 
+// late is how many seconds after its commit, or its time, the service knew that
+// it was published; 0 if it does not.
+func (e emission) late() float64 {
+	if !e.sent.Valid {
+		return 0
+	}
+	return float64(e.sent.Int64-e.due) / 1e6
+}
+
 type application struct {
 	group, id, status string
 	attempts          int

@@ -44,7 +44,7 @@ SELECT o.order_id FROM inbox i JOIN outbox e ON e.event_id=i.event_id JOIN order
 SELECT o.order_id FROM broker_log b JOIN outbox e ON e.event_id=b.event_id JOIN orders o ON o.order_id=e.aggregate_id
  LEFT JOIN planted p ON p.topic=b.topic AND p.broker_partition=b.broker_partition AND p.broker_offset=b.broker_offset
  WHERE p.kind IS NULL GROUP BY b.event_id HAVING COUNT(*)>1 ORDER BY COUNT(*) DESC, e.created_at LIMIT :most`},
-	{"Cancelled, and nothing is left of it", "The business said no. Every service that had done its part already took it back, told by nothing but events.", `
+	{"Cancelled, and nothing is left of it", "The order could not go on. Every service that had done its part already took it back, told by nothing but events.", `
 SELECT o.order_id FROM orders o JOIN outbox e ON e.aggregate_id=o.order_id AND e.aggregate_type<>'order'
  WHERE o.status='CANCELLED' GROUP BY o.order_id ORDER BY COUNT(*) DESC, o.updated_at-o.created_at DESC LIMIT :most`},
 	{"The slowest order", "No order took longer than this one. What it waited for stands between its lines.", `

@@ -25,8 +25,10 @@
     axisLine: { lineStyle: { color: colour("line") } }, splitLine: { lineStyle: { color: colour("line"), opacity: 0.6 } },
     ...Object.fromEntries(Object.entries(more).filter(([k]) => k !== "axisLabel")),
   });
+  // The first of these that leaves no more ticks than there is room for.
+  const interval = () => [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600].find((s) => figures.duration / s <= (narrow() ? 6 : 12)) || 7200;
   const time = (more) => axis({
-    type: "value", min: 0, max: figures.duration, name: figures.duration < 180 ? "seconds since the start" : "minutes since the start",
+    type: "value", min: 0, max: figures.duration, interval: interval(), name: figures.duration < 180 ? "seconds since the start" : "minutes since the start",
     nameLocation: "middle", nameGap: 28, axisLabel: { formatter: (s) => clock(s).replace(" s", "") }, splitLine: { show: false }, ...more,
   });
   // A curve's counts belong to the steps that begin at i × step.
