@@ -108,6 +108,9 @@ func (d *demo) run(ctx context.Context) error {
 	if perr := d.print(report); perr != nil {
 		end = perr
 	}
+	if perr := d.page(ctx, dir, report); perr != nil {
+		end = errors.Join(end, perr)
+	}
 	left := len(report.Letters) > 0 && end == nil
 	switch {
 	case left:
@@ -239,13 +242,34 @@ func (d *demo) showLeft(dir string, left []drill.Letter) {
 	for _, l := range left {
 		say("  %s  %s of order %s: %s", l.ID, l.EventType, l.Key, legible(l.Reason))
 	}
-	l, at := left[0], self()
 	if d.stay {
 		say("Look at one, repair it, see the proof, in another terminal:")
 	} else {
-		say("Look at one, repair it, see the proof:\n  %s shop --dir %s --listen 127.0.0.1:0 &     # the shop goes on; the coupon system answers again", at, dir)
+		say("Look at one, repair it, see the proof:")
 	}
-	say("  %[1]s dead show %[2]s --dir %[3]s\n  %[1]s dead replay %[2]s --dir %[3]s --reason 'the coupon system answers again'\n  %[1]s trail %[4]s --dir %[3]s\nEverything is in %[3]s; remove it when you have seen enough.", at, l.ID, dir, l.Key)
+	for _, command := range d.repairCommands(dir, left) {
+		say("  %s", command)
+	}
+	say("Everything is in %s; remove it when you have seen enough.", dir)
+}
+
+// repairCommands are what to type about the first of the letters that were
+// left.
+func (d *demo) repairCommands(dir string, left []drill.Letter) []string {
+	if len(left) == 0 {
+		return nil
+	}
+	l, at, dir := left[0], self(), shellWords([]string{dir})
+	commands := []string{
+		fmt.Sprintf("%s dead show %s --dir %s", at, l.ID, dir),
+		fmt.Sprintf("%s dead replay %s --dir %s --reason 'the coupon system answers again'", at, l.ID, dir),
+		fmt.Sprintf("%s trail %s --dir %s", at, l.Key, dir),
+	}
+	if !d.stay {
+		goOn := fmt.Sprintf("%s shop --dir %s --listen 127.0.0.1:0 &     # the shop goes on; the coupon system answers again", at, dir)
+		commands = append([]string{goOn}, commands...)
+	}
+	return commands
 }
 
 // self is how to call this program again.
