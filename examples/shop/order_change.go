@@ -52,7 +52,7 @@ func (s *orderService) advance(ctx context.Context, tx *sql.Tx, id string, c cau
 	if f.Pay == PayNow {
 		when = lifecycle.Asked
 	}
-	row, ok := lifecycle.Order().Next(o.status, c.input, when)
+	row, ok := s.machine.Next(o.status, c.input, when)
 	if !ok {
 		return o, nil, settle.Permanent(fmt.Errorf("an order that is %s has no answer to %s", o.status, c.input))
 	}
@@ -97,7 +97,7 @@ func (o orderRow) whyCancelled(c cause) string {
 	if c.reason == "" {
 		return why
 	}
-	return why + ": " + c.reason
+	return fmt.Sprintf("%s: %.300s", why, c.reason) // others' words, bounded
 }
 
 // orderEvent makes the event of an order's change to version.

@@ -315,6 +315,9 @@ func TestACancelledOrderSaysWhy(t *testing.T) {
 	if why := (orderRow{}).whyCancelled(cause{input: lifecycle.RiskRejected}); why != "refused by risk" {
 		t.Errorf("without a reason: %q", why)
 	}
+	if why := (orderRow{}).whyCancelled(cause{input: lifecycle.PaymentFailed, reason: strings.Repeat("ä", 5000)}); len(why) > 1000 {
+		t.Errorf("a reason of %d bytes", len(why))
+	}
 }
 
 func TestAnEventOfAnOrderThatIsNotKnownIsTriedAgain(t *testing.T) {

@@ -18,11 +18,16 @@ var orderExport string
 
 // orderService is the order service's database and what it does there. There
 // is nothing to undo of what it hears: it has no effect outside.
-type orderService struct{ base }
+type orderService struct {
+	base
+	machine lifecycle.Machine
+}
+
+func newOrders(b base) *orderService { return &orderService{base: b, machine: lifecycle.Order()} }
 
 func (s *orderService) reactions() []reaction {
 	var all []reaction
-	for _, on := range lifecycle.Order().Inputs() {
+	for _, on := range s.machine.Inputs() {
 		if lifecycle.IsEvent(on) {
 			all = append(all, reaction{on: on, do: s.heard})
 		}

@@ -44,7 +44,7 @@ type definition struct {
 
 func definitions() []definition {
 	return []definition{
-		{"order", orderTables, orderExport, func(b base) participant { return &orderService{base: b} }},
+		{"order", orderTables, orderExport, func(b base) participant { return newOrders(b) }},
 		{"inventory", inventoryTables, inventoryExport, func(b base) participant { return newInventory(b) }},
 		{"payment", paymentTables, paymentExport, func(b base) participant { return newPayment(b) }},
 		{"risk", riskTables, riskExport, func(b base) participant { return newRisk(b) }},

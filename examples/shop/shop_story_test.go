@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/examples/shop/lifecycle"
 	"github.com/settlemq/settle/examples/shop/outside"
 	"github.com/settlemq/settle/govern"
@@ -24,7 +25,14 @@ func stocked(t *testing.T, change func(*Config)) *running {
 	if err := Stock(t.Context(), cfg.Dir, Level{"a", 1000}); err != nil {
 		t.Fatal(err)
 	}
-	return start(t, memoryShop, cfg)
+	r := start(t, memoryShop, cfg)
+	for _, system := range outside.Systems() {
+		eventually(t, system+" serves", func() bool {
+			_, err := outside.Inspect(t.Context(), cfg.Dir, system)
+			return err == nil
+		})
+	}
+	return r
 }
 
 // buys places an order of one piece and returns its id.
@@ -148,7 +156,9 @@ func TestADeclinedPaymentEndsTheOrder(t *testing.T) {
 }
 
 func TestPayingAndCancellingAtOnceLeavesMoneyAndStockRight(t *testing.T) {
-	r := stocked(t, nil)
+	r := stocked(t, func(c *Config) { // lost answers make no dead letters here
+		c.Consumer.Retry = settle.Backoff{Base: 5 * time.Millisecond, Max: 20 * time.Millisecond, Attempts: 1000}
+	})
 	if _, err := outside.Misbehave(t.Context(), r.dir, outside.ProviderSystem, outside.Misbehaviour{Mode: outside.ModeLost, Share: 0.3}); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 
 // UnsettledOrder is an order that is neither completed nor cancelled, although
 // no open dead letter explains it. Cause says what it waits for; it is told of
-// the oldest 100 only, since that looks into the databases of all services.
+// the oldest 50 only, since that looks into the databases of all services.
 type UnsettledOrder struct {
 	OrderID string        `json:"order_id"`
 	Status  string        `json:"status"`
@@ -26,7 +26,7 @@ type UnsettledOrder struct {
 const maxUnsettled = 1000
 
 // maxExplained bounds how many of them have a cause.
-const maxExplained = 100
+const maxExplained = 50
 
 // Unsettled lists the unsettled orders of the shop in dir, oldest first, at
 // most 1,000.
