@@ -229,6 +229,9 @@ func (m *Machine) polled(in Polled) {
 	before := len(r.unseen)
 	m.readHoles(r, in)
 	m.readAbove(r, in)
+	if r == &m.main && p.Complete {
+		m.sus.readToTheEnd(p.Rows, r.cursor)
+	}
 	r.probed, r.asking = r.probed || covered(in), false
 	m.pace(r, len(p.Rows) > 0, before)
 	m.rejoin()

@@ -88,6 +88,36 @@ func TestAfterUncleanEndsInnocentEventsAreTriedAloneAndSent(t *testing.T) {
 	w.wantSound(t)
 }
 
+func TestWhatCameAfterTheDeathsIsNotTriedAlone(t *testing.T) {
+	w := newWorld(t, Config{})
+	for i := range 6 {
+		w.store.add(fmt.Sprint("k", i), "a")
+	}
+	w.store.add("timer", "a").Event.NotBefore = w.now.Add(2 * time.Minute)
+	w.crashWhen("e3", 2)
+	w.run(10 * time.Second)
+	before := len(w.log)
+	for i := range 20 {
+		w.store.add(fmt.Sprint("new", i), "a")
+	}
+	w.run(3 * time.Minute)
+	sent := 0
+	for _, c := range w.log[before:] {
+		switch c := c.(type) {
+		case Publish:
+			sent += len(c.Messages)
+		case Commit:
+			if len(c.Flush.Attempts) > 0 || len(c.Flush.Park) > 0 {
+				t.Errorf("tried alone: %+v", c.Flush)
+			}
+		}
+	}
+	if sent != 21 || len(w.broker.firsts()) != 27 {
+		t.Errorf("%d sent of 20 new ones and a timer; in all %v", sent, w.sent())
+	}
+	w.wantSound(t)
+}
+
 func TestTheTryOfASuspectIsWrittenDownBeforeItIsMade(t *testing.T) {
 	w := newWorld(t, Config{})
 	w.store.add("k", "a")
