@@ -79,7 +79,7 @@ func TestADemoUnderAllFaultsProvesThatNothingWasLostDoubledOrReordered(t *testin
 }
 
 func demoUnderAllFaults(t *testing.T, seed int) {
-	code, out, errs := output(t, "demo", "--orders", "300", "--faults", "all", "--seed", strconv.Itoa(seed), "--json", "--timeout", "3m")
+	code, out, errs := output(t, "demo", "--orders", "300", "--seed", strconv.Itoa(seed), "--json", "--timeout", "3m")
 	if code != cli.ExitOK {
 		t.Fatalf("exit %d\n%s\n%s", code, out, errs)
 	}
@@ -88,19 +88,25 @@ func demoUnderAllFaults(t *testing.T, seed int) {
 		t.Fatal(err)
 	}
 	o := r.Orders
-	if o.Accepted != 300 || o.Completed+o.Cancelled != 300 || o.Unsettled != 0 || o.Cancelled == 0 || r.DeadLettersOpen != 0 {
-		t.Errorf("orders %+v, %d dead letters open", o, r.DeadLettersOpen)
+	if o.Accepted != 300 || o.Completed+o.Cancelled != 300 || o.Unsettled != 0 || o.Cancelled == 0 || o.Completed == 0 || o.Refused != 2 {
+		t.Errorf("orders %+v", o)
+	}
+	if n := int(r.DeadLettersOpen); n != len(r.Letters) || n > 2 || slices.ContainsFunc(r.Letters, func(l drill.Letter) bool { return l.Service != "marketing" }) {
+		t.Errorf("%d dead letters open, %+v; only the coupon system's may be left", n, r.Letters)
+	}
+	if m := r.Money; m.Net != m.Completed || m.Net == 0 || m.Captured-m.Refunded != m.Net {
+		t.Errorf("money %+v", m)
 	}
 	if len(r.Faults) != len(drill.FaultNames()) {
 		t.Errorf("faults %+v", r.Faults)
 	}
 	for _, f := range r.Faults {
-		if f.Times < 2 {
+		if f.Times < 1 {
 			t.Errorf("%s happened %d times", f.Name, f.Times)
 		}
 	}
 	d := r.Deliveries
-	if d.Duplicate == 0 || d.Retried == 0 || d.Dead == 0 || d.Applied < 600 || d.Received < d.Applied {
+	if d.Duplicate == 0 || d.Retried == 0 || d.Dead == 0 || d.Applied < 2000 || d.Received < d.Applied {
 		t.Errorf("deliveries %+v", d)
 	}
 	if bad := r.Failures(); len(bad) > 0 || r.Seed != uint64(seed) || r.Duration <= 0 || r.Latency.OrderToCompleted.P99 <= 0 {
@@ -161,6 +167,8 @@ func TestADemoRefusesWhatItCanNotDoBeforeItStartsAnything(t *testing.T) {
 		right string
 	}{
 		{[]string{"--faults", "relay-kil"}, `"relay-kil"`, "relay-kill, consumer-kill"},
+		{[]string{"--scenario", "rain"}, `"rain"`, "everything, flash-sale, coupon-outage, payment-limbo"},
+		{[]string{"--report", used}, "--report", "is a directory"},
 		{[]string{"--orders", "-1"}, "--orders is -1", "1 or more"},
 		{[]string{"--orders", "0"}, "--orders is 0", "1 or more"},
 		{[]string{"--orders", "many"}, `"many"`, "--seed"},
@@ -195,8 +203,8 @@ func TestADemoTakesAFileOfOrdersAndPassesOverItsBadRowsWhenAsked(t *testing.T) {
 }
 
 func TestADemoThatDoesNotSettleInTimeExitsWith3AndStillReports(t *testing.T) {
-	code, out, errs := output(t, "demo", "--orders", "5000", "--faults", "none", "--timeout", "700ms")
-	if code != cli.ExitUnreachable || !strings.Contains(out, "not everything settled in time") || !strings.Contains(errs, "not settled within 700ms") {
+	code, out, errs := output(t, "demo", "--orders", "60000", "--faults", "none", "--timeout", "6s")
+	if code != cli.ExitUnreachable || !strings.Contains(out, "not everything settled in time") || !strings.Contains(errs, "not settled within 6s") {
 		t.Errorf("exit %d, %s, %s", code, out, errs)
 	}
 }
@@ -262,7 +270,7 @@ func TestAfterTheParentWasKilledNoChildIsLeftAndAShopSettlesWhatWas(t *testing.T
 	_ = parent.Wait()
 	within(t, 2*time.Second, "children end", func() bool { return len(children(dir, parent.Process.Pid)) == 0 })
 
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute) // some customers never pay: their orders end by their timers
 	defer stop()
 	ended := make(chan error, 1)
 	goOn := program(t, "shop", "--dir", dir, "--listen", "127.0.0.1:0")
@@ -280,7 +288,7 @@ func TestAfterTheParentWasKilledNoChildIsLeftAndAShopSettlesWhatWas(t *testing.T
 		left, err := shop.Unsettled(ctx, dir)
 		switch {
 		case ctx.Err() != nil:
-			t.Fatal("not everything is settled or explained by a dead letter within 20 s")
+			t.Fatal("not everything is settled or explained by a dead letter within a minute")
 		case err != nil:
 			t.Fatal(err)
 		case len(left) > 0:

@@ -10,12 +10,11 @@ import (
 const drillLease = 1500 * time.Millisecond
 
 // paymentWindow is how long a drill's customers may take to pay: longer than
-// orders need under faults, short enough to wait for those who never do.
+// orders need under faults, which is longer the more there are, and short
+// enough to wait for those who never pay.
 func paymentWindow(orders int) time.Duration {
-	if orders < 500 {
-		return 8 * time.Second
-	}
-	return 12 * time.Second
+	few := min(orders, 500)
+	return 3*time.Second + time.Duration(few)*20*time.Millisecond + time.Duration(orders-few)*5*time.Millisecond
 }
 
 // drillFile is the config of a drill's shop, and of whoever goes on with it.
