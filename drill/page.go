@@ -28,6 +28,12 @@ var pageScript string
 //go:embed page/echarts/echarts.min.js
 var pageLibrary string
 
+// A page shows so many faults and dead letters one by one, the first of them.
+const (
+	maxMarks   = 1000
+	maxLetters = 50
+)
+
 // page is what the template shows.
 type page struct {
 	*Report
@@ -36,6 +42,7 @@ type page struct {
 	Story    string
 	Wrong    []string // what does not hold beside the invariants, a sentence each
 	Open     int64    // orders that have not ended
+	Waiting  []Letter // the first of the open dead letters
 	Tiles    []tile
 	Examined int64       // rows, by all invariants
 	Ranked   []Invariant // the violated ones first
@@ -98,7 +105,8 @@ func readFacts(path string) (*Facts, error) {
 
 func (f *Facts) page(ctx context.Context, r *Report) (*page, error) {
 	p := &page{
-		Report: r, Wrong: failuresBesideInvariants(r), Open: r.Orders.Accepted - r.Orders.Completed - r.Orders.Cancelled, Story: story(r), Tiles: tiles(r), Ranked: rank(r.Invariants),
+		Report: r, Wrong: failuresBesideInvariants(r), Open: r.Orders.Accepted - r.Orders.Completed - r.Orders.Cancelled, Waiting: r.Letters[:min(len(r.Letters), maxLetters)],
+		Story: story(r), Tiles: tiles(r), Ranked: rank(r.Invariants),
 		Style: template.CSS(pageStyle), Library: template.JS(pageLibrary), Script: template.JS(pageScript),
 	}
 	p.Holds = len(r.Failures()) == 0 && r.Settled()
@@ -107,10 +115,8 @@ func (f *Facts) page(ctx context.Context, r *Report) (*page, error) {
 		p.Examined += inv.Checked
 	}
 	p.Policy = "default-src 'none'; style-src 'unsafe-inline'; script-src " + digest(pageLibrary) + " " + digest(pageScript) + "; base-uri 'none'; form-action 'none'"
-	began, err := f.began(ctx, r)
-	if err != nil {
-		return nil, err
-	}
+	var err error
+	began := r.Began.UnixMicro()
 	if p.Drawings, err = f.drawings(ctx, r, began); err != nil {
 		return nil, err
 	}
@@ -118,16 +124,8 @@ func (f *Facts) page(ctx context.Context, r *Report) (*page, error) {
 	return p, err
 }
 
-// began returns the microsecond at which the time lines start.
-func (f *Facts) began(ctx context.Context, r *Report) (int64, error) {
-	if !r.Began.IsZero() {
-		return r.Began.UnixMicro(), nil
-	}
-	return f.number(ctx, "SELECT COALESCE(MIN(created_at),0) FROM outbox")
-}
-
 func (f *Facts) drawings(ctx context.Context, r *Report, began int64) (drawings, error) {
-	d := drawings{Duration: r.Duration, Marks: slices.Clone(r.Marks)}
+	d := drawings{Duration: r.Duration, Marks: slices.Clone(r.Marks[:min(len(r.Marks), maxMarks)])}
 	for i := range d.Marks {
 		d.Marks[i].Name = plain(d.Marks[i].Name)
 	}

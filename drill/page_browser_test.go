@@ -127,7 +127,7 @@ const drawn = `Object.fromEntries([...document.querySelectorAll(".drawing")].map
 
 func TestTheReportPageDrawsEverythingInARealBrowserWithoutAnErrorOrARequest(t *testing.T) {
 	b := openBrowser(t)
-	facts, r := shopFacts(t, 2000)
+	facts, r := shopFacts(t, 600)
 	page := filepath.Join(t.TempDir(), "report.html")
 	if err := os.WriteFile(page, []byte(pageOf(t, facts, r)), 0o600); err != nil {
 		t.Fatal(err)

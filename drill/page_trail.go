@@ -31,9 +31,9 @@ type lesson struct {
 
 // lessons, the most instructive first.
 var lessons = []lesson{
-	{"Repaired by a replay", "No attempt could handle an event, so it became a dead letter that a person could see. When the cause was cured and the letter replayed, the order went on where it had stopped.", `
+	{"Repaired by a replay", "No attempt could handle an event, so it became a dead letter that a person could see. When the cause was cured and the letter replayed, the event was handled once, as if nothing had happened.", `
 SELECT o.order_id FROM dead_letter d JOIN outbox e ON e.event_id=d.event_id JOIN orders o ON o.order_id=e.aggregate_id
- WHERE d.state='REPLAYED' AND o.status='COMPLETED' ORDER BY d.closed_at-d.opened_at DESC LIMIT :most`},
+ WHERE d.state='REPLAYED' ORDER BY o.status='COMPLETED' DESC, d.closed_at-d.opened_at DESC LIMIT :most`},
 	{"Money that came too late went back", "The order was cancelled while its payment was under way. Both were true at once, in two services; in the end they agree, and nobody has paid for nothing.", `
 SELECT o.order_id FROM outbox e JOIN orders o ON o.order_id=e.aggregate_id JOIN outbox c ON c.aggregate_type='order' AND c.aggregate_id=o.order_id AND c.event_type='order.cancelled'
  WHERE e.event_type='payment.refunded' ORDER BY e.created_at-c.created_at DESC LIMIT :most`},

@@ -5,7 +5,9 @@
   const figures = JSON.parse(document.getElementById("figures").textContent);
   const text = echarts.format.encodeHTML;
   const charts = new Map();
-  const narrow = () => window.innerWidth < 720;
+  const paper = 680; // pixels that fit on a sheet
+  const printing = () => "print" in document.documentElement.dataset;
+  const narrow = () => printing() || window.innerWidth < 720;
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
   const count = (n) => n.toLocaleString("en-US");
   const rate = (r) => (r >= 99.5 ? r.toFixed(0) : r >= 9.95 ? r.toFixed(1) : r.toFixed(2));
@@ -29,7 +31,7 @@
   const interval = () => [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600].find((s) => figures.duration / s <= (narrow() ? 6 : 12)) || 7200;
   const time = (more) => axis({
     type: "value", min: 0, max: figures.duration, interval: interval(), name: figures.duration < 180 ? "seconds since the start" : "minutes since the start",
-    nameLocation: "middle", nameGap: 28, axisLabel: { formatter: (s) => clock(s).replace(" s", "") }, splitLine: { show: false }, ...more,
+    nameLocation: "middle", nameGap: 28, axisLabel: { formatter: (s) => clock(s).replace(" s", ""), showMaxLabel: figures.duration % interval() === 0 }, splitLine: { show: false }, ...more,
   });
   // A curve's counts belong to the steps that begin at i × step.
   const points = (step, values) => values.map((v, i) => [Math.min(i * step, figures.duration), v]);
@@ -65,7 +67,7 @@
       ],
       series: [
         { name: "orders not settled", type: "line", step: "end", symbol: "none", data: points(step, still), lineStyle: { width: 2, color: colour("c0") }, itemStyle: { color: colour("c0") }, areaStyle: { color: colour("c0"), opacity: 0.2 },
-          markArea: { silent: true, itemStyle: { color: colour("fault"), opacity: 0.1 }, data: marks.filter((m) => m.name !== "repair").map(band) },
+          markArea: { silent: true, itemStyle: { color: colour("fault"), opacity: 0.1 }, data: marks.filter((m) => m.name !== "repair" && m.until - m.at <= figures.duration / 2).map(band) },
           markLine: { silent: true, symbol: "none", lineStyle: { color: colour("good"), type: "dashed", width: 1.5 }, label: { formatter: "repaired by a person", color: colour("good"), position: "end", align: "right" }, data: marks.filter((m) => m.name === "repair").slice(0, 1).map((m) => ({ xAxis: m.at })) } },
         { type: "custom", xAxisIndex: 1, yAxisIndex: 1, data: marks.map((m) => [m.at, names.indexOf(m.name), m.until]),
           encode: { x: [0, 2], y: 1 },
@@ -97,18 +99,25 @@
   function latencies() {
     const looks = [["c0", "solid"], ["c2", "dashed"]];
     const edges = figures.latency[0].edges || [];
+    const room = 0.22 * (narrow() ? 2 : 1); // of the axis, for a label
+    const far = (h) => Math.log(h.p99 / h.p50) / Math.log(edges[edges.length - 1] / edges[0]) > room;
+    let rows = 0; // of labels above the drawing, so that none covers another
+    const lines = figures.latency.map((h) => {
+      const row = rows;
+      rows += far(h) ? 1 : 2;
+      return [["median", h.p50, row], ["p99", h.p99, rows - 1]].filter(([, v]) => v >= edges[0]);
+    });
     return {
-      ...base(), height: 340, legend: legend(),
+      ...base(), height: 300 + 18 * rows, legend: legend(),
       tooltip: tooltip({ trigger: "axis", formatter: (all) => `from ${text(span(all[0].axisValue))}${all.map((p) => `<br>${p.marker}${text(p.seriesName)} <b>${p.value[1].toFixed(2)} %</b>`).join("")}` }),
-      grid: { left: 60, right: 24, top: 84, bottom: 48 },
+      grid: { left: 60, right: 24, top: 48 + 18 * rows, bottom: 48 },
       xAxis: axis({ type: "log", min: edges[0], max: edges[edges.length - 1], name: "latency, logarithmic", nameLocation: "middle", nameGap: 28, axisLabel: { formatter: span }, minorTick: { show: true, splitNumber: 9 } }),
       yAxis: axis({ type: "value", name: "% of all", nameTextStyle: { color: colour("faint"), align: "left", padding: [0, 0, 0, -52] } }),
       series: figures.latency.map((h, k) => ({
         name: h.name, type: "line", step: "end", symbol: "none", data: (h.share || []).map((s, i) => [h.edges[i], s]),
         lineStyle: { width: 2, type: looks[k][1], color: colour(looks[k][0]) }, itemStyle: { color: colour(looks[k][0]) }, areaStyle: { color: colour(looks[k][0]), opacity: 0.18 },
         markLine: { silent: true, symbol: "none", lineStyle: { color: colour(looks[k][0]), type: looks[k][1], width: 1.5 },
-          data: [["median", h.p50], ["p99", h.p99]].filter(([, v]) => v > 0 && v >= edges[0]).map(([name, v]) => ({
-            xAxis: v, label: { formatter: `${name} ${span(v)}`, color: colour(looks[k][0]), position: "end", offset: [0, -18 * k], fontSize: 12 } })) },
+          data: lines[k].map(([name, v, row]) => ({ xAxis: v, label: { formatter: `${name} ${span(v)}`, color: colour(looks[k][0]), position: "end", offset: [0, -18 * row], fontSize: 12 } })) },
       })),
     };
   }
@@ -150,7 +159,7 @@
       if (!charts.has(id)) charts.set(id, echarts.init(at, null, { renderer: "svg" }));
       const { height, ...option } = build();
       at.style.height = `${height}px`;
-      charts.get(id).resize();
+      charts.get(id).resize({ width: printing() ? paper : "auto" });
       charts.get(id).setOption(option, { notMerge: true });
     }
   }
