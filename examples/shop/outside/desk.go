@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -118,7 +119,7 @@ func (d *desk) respond(w http.ResponseWriter, r *http.Request, p posting, how ru
 	case ModeLost:
 		panic(http.ErrAbortHandler) // net/http closes the connection
 	case ModeGarbage:
-		writeAnswer(w, d.garbage(a))
+		writeAnswer(w, d.garbage(a, p.orderID))
 		return
 	case ModeSlow:
 		d.pause(r.Context(), how.Delay)
@@ -127,10 +128,10 @@ func (d *desk) respond(w http.ResponseWriter, r *http.Request, p posting, how ru
 }
 
 // garbage is an answer that no client can make sense of: in turn no JSON, half
-// of it, and JSON of another shape.
-func (d *desk) garbage(a answer) answer {
-	bodies := [][]byte{[]byte("<html>It works!</html>"), a.body[:len(a.body)/2], []byte(`{"order_id": 17, "result": []}`), []byte(`{}`)}
-	return answer{status: http.StatusOK, body: bytes.Clone(bodies[int(d.garbled.Add(1))%len(bodies)])}
+// of it, another shape, and too little.
+func (d *desk) garbage(a answer, orderID string) answer {
+	bodies := []string{"<html>It works!</html>", string(a.body[:len(a.body)/2]), `{"order_id": 17, "result": []}`, fmt.Sprintf(`{"order_id": %q}`, orderID)}
+	return answer{status: http.StatusOK, body: []byte(bodies[int(d.garbled.Add(1))%len(bodies)])}
 }
 
 func (d *desk) failed(w http.ResponseWriter, err error) {

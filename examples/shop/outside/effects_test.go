@@ -45,39 +45,42 @@ func wrongs(rows []string) []string {
 
 func TestAnySequenceOfMisbehaviourWithRetriesHasOneEffect(t *testing.T) {
 	s := start(t, Config{System: ProviderSystem})
-	cfg := patient(s)
-	cfg.Timeout = 40 * time.Millisecond
-	p := NewProvider(cfg)
-	t.Cleanup(p.Close)
+	clients := map[bool]*Provider{} // whether it has patience
+	for patience, timeout := range map[bool]time.Duration{false: 10 * time.Millisecond, true: 20 * time.Second} {
+		cfg := patient(s)
+		cfg.Timeout = timeout
+		clients[patience] = NewProvider(cfg)
+		t.Cleanup(clients[patience].Close)
+	}
 	orders := 0
-	modes := slices.DeleteFunc(Modes(), func(m string) bool { return m == ModeHang }) // costs a time-out each
 	rapid.Check(t, func(rt *rapid.T) {
 		orders++
 		order := fmt.Sprint("o-", orders)
-		until := func(call func() error) {
-			for _, mode := range append(rapid.SliceOfN(rapid.SampledFrom(modes), 0, 6).Draw(rt, "modes"), ModeOK) {
-				if mode == ModeOK {
-					s.tell(t, Misbehaviour{Mode: ModeOK})
-				} else {
-					s.tell(t, Misbehaviour{Mode: mode, Delay: time.Millisecond, Share: rapid.Float64Range(0.3, 1).Draw(rt, "share")})
-				}
-				if err := call(); err == nil {
+		// Asks in any weather, and then until it has an answer.
+		until := func(call func(*Provider) error) {
+			for _, mode := range rapid.SliceOfN(rapid.SampledFrom(Modes()), 0, 4).Draw(rt, "modes") {
+				late := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second}).Draw(rt, "late")
+				share := rapid.Float64Range(0.3, 1).Draw(rt, "share")
+				s.tell(t, Misbehaviour{Mode: mode, Delay: late, Share: share})
+				if call(clients[false]) == nil {
 					return
-				} else if mode == ModeOK && len(s.standing(t).Rules) == 0 {
-					rt.Fatalf("it behaves: %v", err)
 				}
+			}
+			s.tell(t, Misbehaviour{Mode: ModeOK})
+			if err := call(clients[true]); err != nil {
+				rt.Fatalf("it behaves: %v", err)
 			}
 		}
 		var want []string
 		if rapid.Bool().Draw(rt, "captured") {
-			until(func() error {
+			until(func(p *Provider) error {
 				_, err := p.Capture(t.Context(), order, "c-1", 990)
 				return err
 			})
 			want = append(want, KindCapture)
 		}
 		if rapid.Bool().Draw(rt, "voided") {
-			until(func() error {
+			until(func(p *Provider) error {
 				_, err := p.Void(t.Context(), order)
 				return err
 			})
@@ -94,7 +97,7 @@ func TestAnySequenceOfMisbehaviourWithRetriesHasOneEffect(t *testing.T) {
 	if wrong := wrongs(s.rows(t)); len(wrong) > 0 {
 		t.Error(wrong)
 	}
-	for _, mode := range modes {
+	for _, mode := range Modes() {
 		if mode != ModeOK && s.standing(t).Misbehaved[mode] == 0 {
 			t.Errorf("%s never happened", mode)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -237,6 +238,20 @@ func TestWhatCantRunSaysWhy(t *testing.T) {
 		if err := Run(t.Context(), c.cfg); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: %v; want %s", c.cfg, err, c.says)
 		}
+	}
+	// The address that a killed one left may be a stranger's by now.
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Dir(AddressPath(dir, CarrierSystem)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := announce(dir, CarrierSystem, "127.0.0.1:1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := Run(t.Context(), Config{System: CarrierSystem, Dir: dir, Listen: strings.TrimPrefix(s.url, "http://")}); err == nil {
+		t.Error("it ran")
+	}
+	if addr, err := Address(dir, CarrierSystem); !errors.Is(err, ErrNotServing) {
+		t.Errorf("left behind: %q, %v", addr, err)
 	}
 }
 
