@@ -182,6 +182,41 @@ func (b *browser) expectQuiet(t *testing.T, page string) {
 	}
 }
 
+// hover moves the mouse over a drawing and returns what the page then says
+// about the place.
+func (b *browser) hover(t *testing.T, id string) string {
+	t.Helper()
+	box := ask[[4]float64](t, b, `(() => { const d = document.getElementById("`+id+`"); d.scrollIntoView({ block: "center" });
+  const r = d.querySelector("svg").getBoundingClientRect(); return [r.left, r.top, r.width, r.height]; })()`)
+	var said strings.Builder
+	for x := 0.05; x < 1; x += 0.05 {
+		if err := chromedp.Do(b.ctx, chromedp.MouseEvent(chromedp.MouseMoved, box[0]+x*box[2], max(box[1], 0)+min(box[3], 900)*0.45)); err != nil {
+			t.Fatalf("move the mouse: %v", err)
+		}
+		said.WriteString(ask[string](t, b, `[...document.querySelectorAll("#`+id+` > div")].filter((d) => !d.querySelector("svg")).map((d) => d.textContent).join(" ")`))
+	}
+	return said.String()
+}
+
+func TestWhatStrangersWroteIsOnlyTextForABrowserTooAlsoUnderTheMouse(t *testing.T) {
+	b := openBrowser(t)
+	facts, r := hostileFacts(t)
+	page := filepath.Join(t.TempDir(), "report.html")
+	if err := os.WriteFile(page, []byte(pageOf(t, facts, r)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.look(t, page, "light", 1280, filepath.Join(t.TempDir(), "hostile.png"))
+	for id, says := range map[string]string{"open": "orders not settled", "rates": "per second", "latencies": "%", "flows": "alert(1)"} {
+		if said := b.hover(t, id); !strings.Contains(said, says) {
+			t.Errorf("under the mouse %q says %q, not %q", id, said, says)
+		}
+	}
+	if n := ask[int](t, b, "document.images.length"); n > 0 {
+		t.Errorf("%d texts became images", n)
+	}
+	b.expectQuiet(t, page)
+}
+
 func TestTheBrowserStopsWhatAHostilePageWouldDo(t *testing.T) {
 	b := openBrowser(t)
 	var asked atomic.Int32

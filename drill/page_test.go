@@ -143,8 +143,11 @@ func TestAViolationStandsAboveAllElseWithItsExamples(t *testing.T) {
 	}
 }
 
-func TestWhatStrangersWroteIsOnlyText(t *testing.T) {
-	const hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x00\x1b[31m\u202e\xff\"'`${alert(3)}"
+const hostileText = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x00\x1b[31m\u202e\xff\"'`${alert(3)}"
+
+// hostileFacts are those of a drill whose strangers wrote what they liked.
+func hostileFacts(t *testing.T) (string, *Report) {
+	t.Helper()
 	facts, r := shopFacts(t, 50)
 	f, err := OpenFacts(t.Context(), t.TempDir()+"/f.sqlite")
 	if err != nil {
@@ -157,14 +160,19 @@ func TestWhatStrangersWroteIsOnlyText(t *testing.T) {
 		"UPDATE dead_letter SET reason=?", "UPDATE audit_log SET reason=?", "UPDATE outbox SET topic=?", "UPDATE orders SET status=status||? WHERE status='CANCELLED'",
 		"UPDATE outside_ledger SET system=?",
 	} {
-		if _, err := f.db.ExecContext(t.Context(), q, hostile); err != nil {
+		if _, err := f.db.ExecContext(t.Context(), q, hostileText); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r.Letters = []Letter{{ID: hostile, Service: hostile, Class: hostile, EventType: hostile, Key: hostile, Reason: hostile}}
-	r.Invariants[0].Violations, r.Invariants[0].Examples = 1, []string{hostile}
-	r.Marks[0].Name, r.Dir, r.Orders.CancelledFor = hostile, hostile, map[string]int64{hostile: 1}
-	page := pageOf(t, f.path(t), r)
+	r.Letters = []Letter{{ID: hostileText, Service: hostileText, Class: hostileText, EventType: hostileText, Key: hostileText, Reason: hostileText}}
+	r.Invariants[0].Violations, r.Invariants[0].Examples = 1, []string{hostileText}
+	r.Marks[0].Name, r.Dir, r.Orders.CancelledFor = hostileText, hostileText, map[string]int64{hostileText: 1}
+	return f.path(t), r
+}
+
+func TestWhatStrangersWroteIsOnlyText(t *testing.T) {
+	facts, r := hostileFacts(t)
+	page := pageOf(t, facts, r)
 	all, err := elements(page)
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@
   });
   const legend = () => ({ top: 0, left: 0, itemWidth: 34, textStyle: { color: colour("ink") }, inactiveColor: colour("line") });
   const tooltip = (more) => ({
-    backgroundColor: colour("panel"), borderColor: colour("line"), textStyle: { color: colour("ink"), fontSize: 13 }, confine: true, ...more,
+    backgroundColor: colour("panel"), borderColor: colour("line"), textStyle: { color: colour("ink"), fontSize: 13 }, confine: true, transitionDuration: 0, ...more,
   });
   const axis = (more) => ({
     nameTextStyle: { color: colour("faint") }, axisLabel: { color: colour("faint"), hideOverlap: true, ...more.axisLabel },
@@ -48,14 +48,14 @@
     const band = (m) => [{ xAxis: m.at }, { xAxis: Math.max(m.until, m.at + figures.duration / 400) }];
     return {
       ...base(), height: 290 + below,
-      tooltip: tooltip({ trigger: "axis", axisPointer: { type: "line", lineStyle: { color: colour("faint") } },
+      tooltip: tooltip({ trigger: "axis", axisPointer: { type: "line", axis: "x", animation: false, lineStyle: { color: colour("faint") } },
         formatter: (all) => {
-          const at = all[0].axisValue;
+          const at = Number(all[0].axisValue);
           const now = marks.filter((m) => m.at <= at + step && at <= Math.max(m.until, m.at + figures.duration / 400));
           const here = all.find((p) => p.seriesIndex === 0);
           return `${text(clock(at))}<br>${here ? `<b>${count(here.value[1])}</b> orders not settled` : ""}${now.map((m) => `<br>${text(m.name)}${m.until > m.at ? `, ${text(span(m.until - m.at))}` : ""}`).join("")}`;
         } }),
-      axisPointer: { link: [{ xAxisIndex: "all" }] },
+      axisPointer: { animation: false, link: [{ xAxisIndex: "all" }] },
       grid: [
         { left, right: 16, top: 34, bottom: below + 74 },
         { left, right: 16, height: below, bottom: 48 },
