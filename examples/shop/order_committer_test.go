@@ -1,0 +1,120 @@
+package shop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// hold keeps the file's turn, so that no commit gets through until release.
+func (e *entry) hold(t *testing.T) (release func()) {
+	t.Helper()
+	tx, err := e.orders.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() { _ = tx.Rollback() }
+}
+
+func TestOrdersThatWaitShareACommit(t *testing.T) {
+	e := newEntry(t, 100, 100)
+	release := e.hold(t)
+	var clients sync.WaitGroup
+	for i := range 60 {
+		clients.Go(func() {
+			if status, _, body := e.post(t, fmt.Sprint("k", i), goodOrder); status != http.StatusCreated {
+				t.Errorf("got %d %s", status, body)
+			}
+		})
+	}
+	release()
+	clients.Wait()
+	if n := e.commits.Load(); n == 0 || n > 30 || e.count(t, "t_outbox_event") != 120 {
+		t.Errorf("%d commits for 60 orders, %d events", n, e.count(t, "t_outbox_event"))
+	}
+}
+
+func TestAFullQueueShedsAtOnceAndStoresNothingOfWhatItRefused(t *testing.T) {
+	e := newEntry(t, 4, 2)
+	release := e.hold(t)
+	var shed, stored atomic.Int64
+	var clients sync.WaitGroup
+	enough := make(chan struct{})
+	for i := range 40 {
+		clients.Go(func() {
+			status, header, body := e.post(t, fmt.Sprint("k", i), goodOrder)
+			switch {
+			case status == http.StatusCreated:
+				stored.Add(1)
+			case status == http.StatusServiceUnavailable && header.Get("Retry-After") != "" && strings.Contains(body, errBusy.Error()):
+				if shed.Add(1) == 30 {
+					close(enough)
+				}
+			default:
+				t.Errorf("got %d %s", status, body)
+			}
+		})
+	}
+	<-enough
+	release()
+	clients.Wait()
+	if stored.Load()+shed.Load() != 40 || e.count(t, "t_order") != stored.Load() || e.count(t, "t_outbox_event") != 2*stored.Load() {
+		t.Errorf("%d stored and %d shed for the clients; %d orders and %d events in the database", stored.Load(), shed.Load(), e.count(t, "t_order"), e.count(t, "t_outbox_event"))
+	}
+}
+
+func TestAnOrderThatCannotBeStoredDoesNotHarmThoseBesideIt(t *testing.T) {
+	orders := memberIn(t, t.TempDir(), "order").(*orderService)
+	c := newCommitter(orders, 10, 10, nil)
+	var batch []*pending
+	for i := range 5 {
+		r := OrderRequest{CustomerID: "c", Amount: 1, Items: []Item{{"a", 1}, {"b", 1}}}
+		if i == 2 {
+			r.Items[1].Quantity = -1 // got past the checks; the table refuses it
+		}
+		batch = append(batch, &pending{change: &placement{key: fmt.Sprint("k", i), request: r, hash: r.hash()}, done: make(chan error, 1)})
+	}
+	c.commit(t.Context(), batch)
+	for i, p := range batch {
+		if err := <-p.done; (err != nil) != (i == 2) {
+			t.Errorf("order %d: %v", i, err)
+		}
+	}
+	for table, want := range map[string]int64{"t_order": 4, "t_order_item": 8, "t_outbox_event": 8} {
+		if n := number(t, orders.db.Reader, "SELECT COUNT(*) FROM "+table); n != want {
+			t.Errorf("%d rows in %s; want %d", n, table, want)
+		}
+	}
+}
+
+func TestAClientThatHasGoneIsLeftOut(t *testing.T) {
+	c := newCommitter(nil, 10, 10, nil)
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	if err := c.submit(ctx, &placement{key: "gone"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	gone, waits := <-c.queue, &pending{change: &placement{key: "waits"}, done: make(chan error, 1)}
+	c.queue <- waits
+	if batch := c.gather(gone); len(batch) != 1 || batch[0] != waits {
+		t.Errorf("%d requests are served", len(batch))
+	}
+	if err := <-gone.done; !errors.Is(err, errGone) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestACommitterThatStopsRefusesWhatWaits(t *testing.T) {
+	c := newCommitter(nil, 10, 10, nil)
+	p := &pending{change: &placement{}, done: make(chan error, 1)}
+	c.queue <- p
+	c.refuse()
+	if err := <-p.done; !errors.Is(err, errStopping) {
+		t.Errorf("got %v", err)
+	}
+}
