@@ -19,24 +19,39 @@ type BrokerConfig struct {
 	Logger *slog.Logger
 }
 
-// Broker connects to the broker at a URL. It blocks until the broker answers,
-// about 10 s at most, or until ctx is done. A URL that can't be is a
-// *URLError; any other error means that the broker did not answer.
-func Broker(ctx context.Context, rawURL string, cfg BrokerConfig) (settle.Broker, error) {
+// CheckBroker returns a *URLError if a URL can't be that of a broker. It does
+// no I/O.
+func CheckBroker(rawURL string) error {
+	_, err := brokerURL(rawURL)
+	return err
+}
+
+func brokerURL(rawURL string) (*url.URL, error) {
 	u, err := parse("broker", rawURL, brokerURLs())
 	if err != nil {
 		return nil, err
 	}
 	switch u.Scheme {
 	case "memory":
-		return memory.New(memory.Config{Log: cfg.Logger}), nil
+		return u, nil
 	case "nats":
-		if err := checkNATS(u); err != nil {
-			return nil, err
-		}
-		return nats.Open(ctx, rawURL, nats.Config{Topics: cfg.Topics, Declare: true, Log: cfg.Logger})
+		return u, checkNATS(u)
 	}
 	return nil, unknownScheme("broker", u, brokerURLs())
+}
+
+// Broker connects to the broker at a URL. It blocks until the broker answers,
+// about 10 s at most, or until ctx is done. A URL that can't be is a
+// *URLError; any other error means that the broker did not answer.
+func Broker(ctx context.Context, rawURL string, cfg BrokerConfig) (settle.Broker, error) {
+	u, err := brokerURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme == "memory" {
+		return memory.New(memory.Config{Log: cfg.Logger}), nil
+	}
+	return nats.Open(ctx, rawURL, nats.Config{Topics: cfg.Topics, Declare: true, Log: cfg.Logger})
 }
 
 func checkNATS(u *url.URL) error {

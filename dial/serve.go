@@ -7,6 +7,9 @@ import (
 	"github.com/settlemq/settle/broker/nats/embedded"
 )
 
+// ErrInUse means that another process serves the broker's directory.
+var ErrInUse = embedded.ErrInUse
+
 // ServerConfig shapes the broker that ServeBroker runs. Only Dir is required.
 type ServerConfig struct {
 	// Dir keeps the messages; one server at a time uses it.
@@ -23,7 +26,8 @@ type ServerConfig struct {
 }
 
 // ServeBroker runs an embedded JetStream server until ctx is done, then
-// returns nil. An error says why it did not start or that it ended by itself.
+// returns nil. An error says why it did not start (ErrInUse among others) or
+// that it ended by itself.
 //
 // Crash here: whatever it acknowledged is on disk and is there again when the
 // next server opens the directory.

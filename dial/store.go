@@ -3,6 +3,7 @@ package dial
 import (
 	"context"
 	"database/sql"
+	"net/url"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/govern"
@@ -47,9 +48,14 @@ func (d *Database) Begin(ctx context.Context) (*sql.Tx, error) { return d.begin(
 // Close ends all connections; transactions that are open are rolled back.
 func (d *Database) Close() error { return d.close() }
 
-// Store opens the database at a URL and brings its tables up to date. A URL
-// that can't be is a *URLError; any other error comes from the database.
-func Store(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, error) {
+// CheckStore returns a *URLError if a URL can't be that of a database. It does
+// no I/O.
+func CheckStore(rawURL string) error {
+	_, err := databaseURL(rawURL)
+	return err
+}
+
+func databaseURL(rawURL string) (*url.URL, error) {
 	u, err := parse("database", rawURL, databaseURLs())
 	if err != nil {
 		return nil, err
@@ -59,6 +65,16 @@ func Store(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, erro
 	}
 	if u.Host != "" || len(u.Path) < 2 || u.Path[0] != '/' {
 		return nil, &URLError{Kind: "database", Wrong: u.Host + u.Path + u.Opaque, Reason: "there is no absolute path in", Right: databaseURLs()}
+	}
+	return u, nil
+}
+
+// Store opens the database at a URL and brings its tables up to date. A URL
+// that can't be is a *URLError; any other error comes from the database.
+func Store(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, error) {
+	u, err := databaseURL(rawURL)
+	if err != nil {
+		return nil, err
 	}
 	s, err := sqlite.Open(ctx, u.Path, sqlite.Config{Service: cfg.Service, Existing: cfg.Existing, Crash: cfg.Crash})
 	if err != nil {

@@ -224,6 +224,9 @@ func (s *Server) stop() {
 	}
 }
 
+// ErrInUse means that another process serves the directory.
+var ErrInUse = errors.New("is used by another broker process")
+
 // lockWait is how long a lock is waited for: a process that was killed is gone
 // before the kernel has closed its files.
 const lockWait = time.Second
@@ -244,7 +247,7 @@ func lockDir(dir string) (*os.File, error) {
 	}
 	if err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("directory %s is used by another broker process: %w", dir, err)
+		return nil, fmt.Errorf("directory %s %w", dir, ErrInUse)
 	}
 	return f, nil
 }
