@@ -21,7 +21,8 @@ type shop struct {
 	*World
 	services                   []*service // in the order of lifecycle.Machines
 	provider, coupons, carrier *outsider
-	entry                      *process // takes what customers ask for
+	outsiders                  []*outsider // these three
+	entry                      *process    // takes what customers ask for
 	customers                  []*customer
 	shelves                    []*shelf
 	said                       map[string]int    // events, by order and type
@@ -57,7 +58,7 @@ func newShop(w *World) {
 		s.inbox = newInboxModel(w, &w.Groups[i], o)
 		w.inboxes = append(w.inboxes, s.inbox)
 	}
-	p.provider, p.coupons, p.carrier = newOutsider(w, "provider"), newOutsider(w, "coupons"), newOutsider(w, "carrier")
+	p.provider, p.coupons, p.carrier = p.addOutsider("provider"), p.addOutsider("coupons"), p.addOutsider("carrier")
 	p.entry = w.newProcess("entry", p.services[atOrder].outbox)
 	p.entry.start, p.entry.jolt = func() {}, func() {}
 	p.entry.end = p.entry.gone
@@ -71,7 +72,7 @@ func newShop(w *World) {
 func newShopSwarm(d dice) Swarm {
 	s := newSwarm(d)
 	s.Topics, s.Async, s.Delayed, s.Counted, s.KeyInTwoTopics = 1, 0, 0, false, false
-	s.Pooled = d.some(0.3, 0.4) // at the entry: what it writes may come late, and others' events early
+	s.Pooled = d.some(0.5, 0.5) // at the entry: what it writes may come late, and others' events early
 	s.RelayPass = false         // what was refused and passed by is lost to the shop
 	s.Defective, s.Killer, s.Rejected, s.Foreign, s.RateLimit = 0, 0, 0, 0, 0
 	s.Refused, s.Poison, s.Permanent = s.Refused/3, s.Poison/3, s.Permanent/3
@@ -89,8 +90,8 @@ func newShopSwarm(d dice) Swarm {
 	s.PaysLater, s.Cancels, s.HighRisk, s.Declined, s.Free = d.some(0.7, 0.4), d.some(0.7, 0.4), d.some(0.6, 0.4), d.some(0.4, 0.3), d.some(0.3, 0.3)
 	s.PaymentWindow = d.pick(time.Second, 2*time.Second, 5*time.Second, 20*time.Second)
 	s.ReviewAfter = d.pick(300*time.Millisecond, time.Second, 3*time.Second)
-	s.OutsideLost, s.OutsideHangs, s.OutsideAway = d.some(0.6, 0.25), d.some(0.5, 0.2), d.some(0.4, 0.1)
-	s.Outages = d.chance(0.5)
+	s.OutsideLost, s.OutsideHangs, s.OutsideAway = d.some(0.6, 0.25), d.some(0.5, 0.3), d.some(0.4, 0.1)
+	s.Outages, s.Stuck = d.chance(0.5), d.some(0.4, 0.3)
 	return s
 }
 
@@ -175,7 +176,7 @@ func (p *shop) decide(x *inboxModel, l *letter) {
 	f := p.fates[l.eventID]
 	f.cured = f.cured || p.Phase == phaseCalm || p.chance(0.7)
 	r := x.retryByID(l.retryID)
-	if r != nil && (r.item.Compensate || x.rules[l.record.Event.Type].Compensation != nil && p.chance(0.3)) {
+	if r != nil && (r.item.Compensate || x.rules[l.record.Event.Type].Compensation != nil && p.chance(0.4)) {
 		x.Compensate(l)
 		return
 	}
@@ -191,14 +192,14 @@ func (p *shop) plan() {
 		p.addCustomer(i)
 	}
 	if p.Outages {
-		for _, out := range []*outsider{p.provider, p.coupons, p.carrier} {
+		for _, out := range p.outsiders {
 			from := p.between(0, faultTime)
 			out.outage = window{from, from + p.between(300*time.Millisecond, 3*time.Second)}
 			out.silent = p.chance(0.7)
 		}
 	}
 	if p.Operators {
-		for range p.from(4, 12) {
+		for range p.from(8, 24) {
 			p.After(p.between(0, faultTime), p.operate)
 		}
 	}

@@ -106,7 +106,7 @@ func (p *shop) unsettled(say func(string, ...any)) {
 			say("%s is %s", c.order.ID, state)
 		}
 	}
-	for _, x := range []*outsider{p.provider, p.coupons, p.carrier} {
+	for _, x := range p.outsiders {
 		if x.late > 0 {
 			say("%s has %d calls to do", x.name, x.late)
 		}

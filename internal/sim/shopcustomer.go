@@ -13,8 +13,9 @@ type customer struct {
 	shop                     *shop
 	order                    order
 	risky, refused, declined bool
-	placed                   bool // was told so
-	asks                     int  // requests without an answer so far
+	stuck                    *outsider // which hangs on this order while there are faults
+	placed                   bool      // was told so
+	asks                     int       // requests without an answer so far
 }
 
 func (p *shop) customer(id string) *customer {
@@ -39,6 +40,9 @@ func (p *shop) addCustomer(i int) {
 		o.Cents = 0
 	}
 	c := &customer{shop: p, order: o, risky: p.chance(p.HighRisk), refused: p.chance(0.5), declined: p.chance(p.Declined)}
+	if p.chance(p.Stuck) {
+		c.stuck = p.outsiders[p.IntN(len(p.outsiders))]
+	}
 	p.customers = append(p.customers, c)
 	p.After(p.between(0, faultTime/2), func() { c.ask("orders", c.place) })
 }

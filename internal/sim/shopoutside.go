@@ -19,6 +19,7 @@ var (
 // becomes of the transaction that called it.
 type outsider struct {
 	w      *World
+	shop   *shop
 	name   string
 	ledger []*account
 	outage window
@@ -33,7 +34,11 @@ type account struct {
 	given, barred, undone bool
 }
 
-func newOutsider(w *World, name string) *outsider { return &outsider{w: w, name: name} }
+func (p *shop) addOutsider(name string) *outsider {
+	x := &outsider{w: p.World, shop: p, name: name}
+	p.outsiders = append(p.outsiders, x)
+	return x
+}
 
 func (x *outsider) account(key, order string) *account {
 	for _, e := range x.ledger {
@@ -62,15 +67,16 @@ func (x *outsider) call(order string, work func()) error {
 	w := x.w
 	w.hist.note(w.Since(), x.name, "is called", order)
 	outage := w.Since() >= x.outage.from && w.Since() < x.outage.to
+	stuck := w.Phase == phaseFaults && x.shop.customer(order).stuck == x
 	switch {
 	case outage && !x.silent, w.chance(w.OutsideAway):
 		w.probes.hit(x.name + " away")
 		return settle.Unavailable(errAway)
-	case outage, w.chance(w.OutsideHangs):
+	case outage, stuck, w.chance(w.OutsideHangs):
 		w.probes.hit(x.name + " hangs")
-		if w.chance(0.5) {
+		if w.chance(0.7) {
 			x.late++
-			w.After(w.between(0, 2*time.Second), func() {
+			w.After(w.between(0, 4*time.Second), func() {
 				x.late--
 				work()
 			})

@@ -11,8 +11,8 @@ import (
 
 // order is the payload of the shop's events: the whole order.
 type order struct {
-	ID    string `json:"id"`
-	Cents int64  `json:"cents"`
+	ID    string      `json:"id"`
+	Cents int64       `json:"cents"`
 	Lines []orderLine `json:"lines"`
 	// Now: its customer wants to pay.
 	Now bool `json:"now"`

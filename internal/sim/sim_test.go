@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ var (
 	seeds   = flag.Int("seeds", 0, "how many seeds to run; 0: as many as is usual")
 	seed    = flag.Uint64("seed", 1, "the first seed")
 	lines   = flag.Int("lines", 60, "how many lines of a failed seed's history to print")
+	until   = flag.String("until", "", "stop at the first seed that breaks one of these promises, separated by semicolons; else at the third that breaks any")
 	history = flag.String("history", "", "file for the whole history of a failed seed")
 )
 
@@ -74,7 +76,7 @@ func (s simulation) check(t *testing.T) {
 	}
 }
 
-// runSeeds runs n seeds on all cores. It stops early when some have failed.
+// runSeeds runs n seeds on all cores. It stops early when enough have failed.
 func (s simulation) runSeeds(first uint64, n int) (failed []sim.Result, probes sim.Probes, simulated time.Duration) {
 	probes = sim.Probes{}
 	var next atomic.Uint64
@@ -85,7 +87,7 @@ func (s simulation) runSeeds(first uint64, n int) (failed []sim.Result, probes s
 			for {
 				i := next.Add(1) - 1
 				mu.Lock()
-				stop := len(failed) >= 3
+				stop := enough(failed)
 				mu.Unlock()
 				if i >= uint64(n) || stop {
 					return
@@ -103,6 +105,15 @@ func (s simulation) runSeeds(first uint64, n int) (failed []sim.Result, probes s
 	}
 	crew.Wait()
 	return failed, probes, simulated
+}
+
+func enough(failed []sim.Result) bool {
+	if *until == "" {
+		return len(failed) >= 3
+	}
+	return slices.ContainsFunc(failed, func(r sim.Result) bool {
+		return slices.Contains(strings.Split(*until, ";"), r.Violation.Invariant)
+	})
 }
 
 // report runs a failed seed again, with its history, unless no line is wanted.

@@ -69,7 +69,7 @@ type Swarm struct {
 
 	// Shop. Transactions is how many orders there are.
 	Articles, Stock                        int
-	PaysLater, Cancels, HighRisk           float64
+	PaysLater, Cancels, HighRisk, Stuck    float64
 	Declined, Free                         float64
 	PaymentWindow, ReviewAfter             time.Duration
 	OutsideLost, OutsideHangs, OutsideAway float64

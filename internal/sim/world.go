@@ -2,11 +2,14 @@
 // broker, network and clock, all of it from one seed, breaks what can break,
 // and checks after every step that the promises hold.
 //
+// There are two stories: plain.go, which means nothing and reaches all that the
+// machines can do, and shop.go, the six services of examples/shop.
+//
 // A run has two phases. In the first, faults happen while producers write; in
 // the second, everything works, people repair what needs them, and all must
 // settle. The same seed gives the same run.
 //
-// Read world.go, then process.go (what lives, dies and waits), the models
+// Read world.go and story.go, then process.go (what lives, dies and waits), the models
 // (outboxtable.go, outboxmodel.go, brokermodel.go, inboxmodel.go), the glue to
 // the machines (relaymember.go, consumermember.go) and invariants.go.
 package sim
