@@ -21,8 +21,9 @@ const (
 
 // atomic publishes the first messages of ready as one atomic batch: all of it
 // is stored, or nothing. It returns what did not fit the batch. A batch that
-// is refused is asked for again, each message by itself. The error means that
-// the broker or the topic takes nothing more now.
+// is refused is asked for again, each message by itself, but for one that holds
+// duplicates: that is the error then. Any other means that the broker or the
+// topic takes nothing more now.
 //
 // Crash here: after the last message is sent the batch may be stored although
 // nobody has read the answer. Sent again under the same ids within the
@@ -42,6 +43,8 @@ func (p *publication) atomic(ctx context.Context, t *topic, ready []outgoing) (r
 	}
 	var refused *refusal
 	switch {
+	case errors.As(err, &refused) && refused.Code == codeBatchDuplicate:
+		return ready, refused
 	case errors.As(err, &refused):
 		return rest, p.singles(ctx, t, f.sent)
 	case err != nil:

@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -44,8 +45,8 @@ type publication struct {
 }
 
 // Publish implements settle.Publisher. Of a topic it sends atomic batches, one
-// at a time; fewer than 20 messages, and what a batch was refused for, go one
-// by one, at most one per key and 16 in all in flight.
+// at a time; fewer than 20 messages, and those of a batch that was refused, go
+// one by one, at most one per key and 16 in all in flight.
 func (b *Broker) Publish(ctx context.Context, batch []settle.Message) []settle.Receipt {
 	p := publication{b: b, ctx: ctx, batch: batch, receipts: make([]settle.Receipt, len(batch)), failed: map[string]int{}}
 	if err := b.begin(); err != nil {
@@ -96,21 +97,38 @@ func (p *publication) run(from, to int) {
 		p.failAll(from, to, classify(err))
 		return
 	}
-	ready := p.outgoing(t, from, to)
-	var down error
-	for len(ready) > 0 && down == nil {
-		ready = p.unblocked(ready)
-		if len(ready) < minBatch {
-			down = p.singles(ctx, t, ready)
-			break
-		}
-		var rest []outgoing
-		rest, down = p.atomic(ctx, t, ready)
-		ready = rest
-	}
-	if down != nil {
+	if ready, down := p.sendAll(ctx, t, p.outgoing(t, from, to)); down != nil {
 		p.notSent(ready, down)
 	}
+}
+
+// sendAll sends messages in atomic batches. One that holds a duplicate is
+// refused whole, so the next is half as large, and few enough go one by one:
+// after an answer was lost some messages are duplicates and most are not, and
+// to send those one by one would not be done in the time that there is, leave
+// new doubts and so never end.
+func (p *publication) sendAll(ctx context.Context, t *topic, ready []outgoing) (rest []outgoing, down error) {
+	for size := maxBatch; len(ready) > 0 && down == nil; {
+		ready = p.unblocked(ready)
+		part := ready[:min(len(ready), size)]
+		if len(part) < minBatch {
+			size = minBatch
+			part = ready[:min(len(ready), size)]
+			down = p.singles(ctx, t, part)
+			ready = ready[len(part):]
+			continue
+		}
+		left, err := p.atomic(ctx, t, part)
+		var refused *refusal
+		if errors.As(err, &refused) && refused.Code == codeBatchDuplicate {
+			size = len(part) / 2
+			continue
+		}
+		down = err
+		size = min(2*size, maxBatch)
+		ready = ready[len(part)-len(left):]
+	}
+	return ready, down
 }
 
 // outgoing lists the valid messages with their partitions.
@@ -146,7 +164,7 @@ func (p *publication) unblocked(ready []outgoing) []outgoing {
 	}
 	kept := make([]outgoing, 0, len(ready))
 	for _, o := range ready {
-		if !p.heldBack(o) {
+		if p.receipts[o.index].Err == nil && !p.heldBack(o) {
 			kept = append(kept, o)
 		}
 	}

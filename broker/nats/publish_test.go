@@ -3,6 +3,7 @@ package nats_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -39,6 +40,41 @@ func TestABatchSentTwiceComesBackMarkedAsDuplicateAtTheSamePlace(t *testing.T) {
 		case i >= 50 && r.Duplicate:
 			t.Errorf("new message %d is called a duplicate", i)
 		}
+	}
+}
+
+func TestDuplicatesInABatchDoNotMakeAllOfItGoOneByOne(t *testing.T) {
+	r := newRig(t)
+	b := open(t, r.url)
+	defer b.Close()
+	batch := batchOf("e", 400)
+	for i, got := range b.Publish(t.Context(), slices.Concat(batch[:8], batch[200:208])) { // too few for a batch
+		if got.Err != nil {
+			t.Fatalf("message %d: %v", i, got.Err)
+		}
+	}
+	known := func(i int) bool { return i < 8 || i >= 200 && i < 208 }
+	for i, got := range b.Publish(t.Context(), batch) {
+		if got.Err != nil || got.Duplicate != known(i) {
+			t.Errorf("message %d: %+v", i, got)
+		}
+	}
+	stream, err := r.js(t).Stream(t.Context(), nats.StreamName(topicName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	single := 0
+	for seq := range stream.CachedInfo().State.LastSeq {
+		m, err := stream.GetMsg(t.Context(), seq+1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Header.Get("Nats-Batch-Id") == "" {
+			single++
+		}
+	}
+	if n := stream.CachedInfo().State.Msgs; n != 400 || single > 60 {
+		t.Errorf("%d of %d went one by one", single, n)
 	}
 }
 

@@ -21,6 +21,7 @@ const (
 	codeNotAvailable    = 10008 // the cluster has no leader
 	codeNotLeader       = 10009
 	codeTooManyRequests = 10167
+	codeBatchDuplicate  = 10201 // an atomic batch holds an id that is stored already
 )
 
 // refusal is a definite answer: nothing of what was sent is stored.
