@@ -310,7 +310,7 @@ func (c composition) when(m *moment, party int, input string, wish bool) string 
 			of = &provider{answered: true} // nobody is asked
 		}
 		before := m.money.taken
-		when := of.answer(c.machines[party], state, heard{on: input, when: c.letter(m, wish, input)})
+		when := of.answer(c.machines[party], state, heard{on: input, when: m.letter(wish, input)})
 		if m.money.taken && !before {
 			m.captures++
 		}
@@ -323,7 +323,8 @@ func (c composition) when(m *moment, party int, input string, wish bool) string 
 	return ""
 }
 
-func (c composition) letter(m *moment, wish bool, input string) string {
+// letter is what the event and the provider bring to a payment.
+func (m *moment) letter(wish bool, input string) string {
 	switch {
 	case !wish && input == OrderConfirmed:
 		return waits
