@@ -30,6 +30,7 @@ var imports = map[string]struct{ ours, others []string }{
 
 	"store/migrate":   {others: []string{"github.com/pressly/goose/v3"}},
 	"store/sqlite":    {ours: []string{"", "store/migrate", "relay", "govern"}, others: []string{"modernc.org/sqlite", "golang.org/x/sys"}},
+	"store/postgres":  {ours: []string{"", "store/migrate", "relay", "govern"}, others: []string{"github.com/jackc/pgx/v5"}},
 	"store/storetest": {ours: []string{"", "relay", "govern"}},
 
 	"govern": {ours: []string{""}},
@@ -41,8 +42,11 @@ var imports = map[string]struct{ ours, others []string }{
 	"examples/shop/outside":   {ours: []string{""}, others: []string{"modernc.org/sqlite", "github.com/sony/gobreaker/v2"}},
 	"examples/quickstart":     {ours: []string{"", "relay", "consumer", "dial", "broker/memory", "broker/nats", "broker/nats/embedded", "store/sqlite"}},
 
-	"cli":        {ours: []string{"", "relay", "consumer", "dial", "govern", "drill", "examples/shop", "examples/shop/outside", "internal/rawbench"}, others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/goccy/go-yaml", "golang.org/x/sys"}},
+	"server":     {ours: []string{"", "relay", "consumer", "dial", "govern", "internal/configfile"}},
+	"cli":        {ours: []string{"", "relay", "consumer", "server", "dial", "govern", "drill", "examples/shop", "examples/shop/outside", "internal/configfile", "internal/rawbench"}, others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys"}},
 	"cmd/settle": {ours: []string{"cli"}},
+
+	"internal/configfile": {others: []string{"github.com/goccy/go-yaml"}},
 
 	"internal/sim":       {ours: []string{"", "relay", "consumer", "examples/shop/lifecycle"}},
 	"internal/shopdoc":   {ours: []string{"examples/shop", "examples/shop/lifecycle"}},

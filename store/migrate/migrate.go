@@ -15,8 +15,11 @@ import (
 // Dialect names a database in the way that the migration tool does.
 type Dialect string
 
-// SQLite is the dialect of SQLite 3.
-const SQLite Dialect = "sqlite3"
+// The dialects that there are stores for.
+const (
+	SQLite   Dialect = "sqlite3"
+	Postgres Dialect = "postgres"
+)
 
 // Table is where a database keeps the number of each migration it has seen.
 const Table = "settle_schema"

@@ -1,0 +1,65 @@
+package postgres_test
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/store/postgres"
+)
+
+// database returns the URL of a schema of the test's own, which is dropped when
+// it ends.
+func database(t testing.TB) string {
+	t.Helper()
+	at := os.Getenv("SETTLE_TEST_POSTGRES")
+	if at == "" {
+		if os.Getenv("CI") != "" {
+			t.Fatal("SETTLE_TEST_POSTGRES is not set: export it with the URL that `scripts/services up postgres` prints")
+		}
+		t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: SETTLE_TEST_POSTGRES is not set; `scripts/services up postgres` prints its value")
+	}
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal("SETTLE_TEST_POSTGRES can't be read")
+	}
+	schema := "test_" + strings.ReplaceAll(settle.NewID(), "-", "")
+	q := u.Query()
+	q.Set("search_path", schema)
+	u.RawQuery = q.Encode()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		conn, err := pgx.Connect(ctx, at)
+		if err != nil {
+			t.Errorf("drop the test's schema: %v", err)
+			return
+		}
+		defer func() { _ = conn.Close(ctx) }()
+		if _, err := conn.Exec(ctx, "DROP SCHEMA IF EXISTS "+schema+" CASCADE"); err != nil {
+			t.Errorf("drop the test's schema: %v", err)
+		}
+	})
+	return u.String()
+}
+
+// open opens the schema at a URL and closes it when the test ends.
+func open(t testing.TB, at string, cfg postgres.Config) *postgres.Store {
+	t.Helper()
+	s, err := postgres.Open(context.Background(), at, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}

@@ -1,0 +1,178 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/settlemq/settle"
+)
+
+var _ settle.Outbox[*sql.Tx] = (*Store)(nil)
+
+// An id that is there already is no error to the database, which would end the
+// caller's transaction: the row is left out, and the answer shows it.
+const (
+	insertEvents = `INSERT INTO t_outbox_event (event_id, event_type, aggregate_type, aggregate_id, aggregate_seq, biz_key, trace_id, causation_id,
+ supersedes, topic, version, content_type, occurred_at, appended_at, not_before, headers, payload) VALUES `
+	endInsert = ` ON CONFLICT (event_id) DO NOTHING RETURNING id, event_id`
+
+	takeBack = `DELETE FROM t_outbox_event WHERE id = $1`
+)
+
+const eventColumns = 17
+
+// appendSizes are how many events one statement may insert. A fixed few, so
+// that each is prepared once.
+var appendSizes = [...]int{64, 8, 1}
+
+// appendQueries returns the statement for each of appendSizes.
+func appendQueries() (q [len(appendSizes)]string) {
+	for i, n := range appendSizes {
+		b := []byte(insertEvents)
+		for p := range n * eventColumns {
+			switch {
+			case p == 0:
+				b = append(b, '(')
+			case p%eventColumns == 0:
+				b = append(b, "),("...)
+			default:
+				b = append(b, ',')
+			}
+			b = strconv.AppendInt(append(b, '$'), int64(p+1), 10)
+		}
+		q[i] = string(append(b, ')')) + endInsert
+	}
+	return q
+}
+
+// Append implements settle.Outbox. tx may be any transaction on the database,
+// also one of a pool or a driver that is not the store's. On an error of an
+// event nothing of this call is stored, and the transaction can go on or be
+// rolled back; after an error of the database it can only be rolled back.
+func (s *Store) Append(ctx context.Context, tx *sql.Tx, events ...*settle.Event) error {
+	return s.append(ctx, sqlTx{tx}, events)
+}
+
+// appending is a transaction of some driver.
+type appending interface {
+	// insert runs one of appendQueries and calls each with the rows stored.
+	insert(ctx context.Context, query string, args []any, each func(id int64, eventID string)) error
+	exec(ctx context.Context, query string, args ...any) error
+}
+
+type sqlTx struct{ *sql.Tx }
+
+func (t sqlTx) insert(ctx context.Context, query string, args []any, each func(int64, string)) error {
+	rows, err := t.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var id int64
+		var eventID string
+		if err := rows.Scan(&id, &eventID); err != nil {
+			return err
+		}
+		each(id, eventID)
+	}
+	return rows.Err()
+}
+
+func (t sqlTx) exec(ctx context.Context, query string, args ...any) error {
+	_, err := t.ExecContext(ctx, query, args...)
+	return err
+}
+
+func (s *Store) append(ctx context.Context, tx appending, events []*settle.Event) error {
+	now := s.now()
+	for _, e := range events {
+		if err := e.Prepare(now); err != nil {
+			return err
+		}
+	}
+	stored := make([]int64, 0, len(events))
+	err := s.insert(ctx, tx, events, &stored)
+	if errors.Is(err, settle.ErrDuplicateEvent) {
+		// Nobody else sees them before the commit: their ids are never used.
+		for _, id := range stored {
+			if undo := tx.exec(ctx, takeBack, id); undo != nil {
+				return fmt.Errorf("append %d events: %w", len(events), errors.Join(err, undo))
+			}
+		}
+	}
+	return err
+}
+
+func (s *Store) insert(ctx context.Context, tx appending, events []*settle.Event, stored *[]int64) error {
+	args := make([]any, 0, eventColumns*min(len(events), appendSizes[0]))
+	for i, size := range appendSizes {
+		for len(events) >= size {
+			args = args[:0]
+			for _, e := range events[:size] {
+				args = appendEvent(args, e)
+			}
+			next, sound := 0, true
+			err := tx.insert(ctx, s.appends[i], args, func(id int64, eventID string) {
+				*stored = append(*stored, id)
+				if sound = sound && events[next].ID == eventID; sound {
+					next++
+				}
+			})
+			if err != nil {
+				return fmt.Errorf("append %d events: %w", len(events), err)
+			}
+			if next < size {
+				return fmt.Errorf("append event %s of type %q: %w", events[next].ID, events[next].Type, settle.ErrDuplicateEvent)
+			}
+			events = events[size:]
+		}
+	}
+	return nil
+}
+
+func appendEvent(args []any, e *settle.Event) []any {
+	payload := e.Payload
+	if payload == nil {
+		payload = []byte{}
+	}
+	biz := e.BizKey
+	if biz == e.AggregateID {
+		biz = ""
+	}
+	return append(args, e.ID, e.Type, e.AggregateType, e.AggregateID, e.AggregateSeq, orNull(biz), orNull(e.TraceID), orNull(e.CausationID),
+		orNull(e.Supersedes), e.Topic, e.Version, e.ContentType, e.OccurredAt.UTC(), e.AppendedAt.UTC(), timeOrNull(e.NotBefore),
+		headersText(e.Headers), payload)
+}
+
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// timeOrNull is a nullable column of time; nil for the zero time.
+func timeOrNull(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UTC()
+}
+
+// headersText is how headers are stored; nil when there are none.
+func headersText(h map[string]string) any {
+	if len(h) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(h)
+	if err != nil { // strings always encode
+		return nil
+	}
+	return string(b)
+}
