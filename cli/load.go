@@ -44,7 +44,7 @@ func (a *app) loadCommand() *cobra.Command {
 			}
 			if stock != "" {
 				from := sources{dir: stock}
-				if _, err := from.urls(); err != nil {
+				if _, _, err := from.urls(); err != nil {
 					return err
 				}
 				if err := shop.Stock(c.Context(), stock, shop.Demand(orders)...); err != nil {

@@ -63,7 +63,7 @@ func (a *app) roleCommand() *cobra.Command {
 			consume.RetryPoll = 200 * time.Millisecond // how soon a replay is seen
 			err = shop.Run(ctx, shop.Config{
 				Dir: dir, Roles: roles, BrokerURL: os.Getenv(envBroker), Listen: listen, StatsDir: statsDir(dir), Crash: a.Crash, Logger: log,
-				Relay: relayConfig(file.Relay), Consumer: consume, Rules: file.Shop.rules(), Outside: file.Outside.config(addresses),
+				Relay: file.Relay.Relay(), Consumer: consume, Rules: file.Shop.rules(), Outside: file.Outside.config(addresses),
 			})
 			if err != nil {
 				return unreachablef("%w", err)

@@ -15,11 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/consumer"
 	"github.com/settlemq/settle/examples/shop"
 	"github.com/settlemq/settle/govern"
-	"github.com/settlemq/settle/relay"
 )
 
 // shopFile is the config file that a shop's directory may bring along: a demo
@@ -75,7 +73,7 @@ func (a *app) shopCommand() *cobra.Command {
 func (a *app) runShop(ctx context.Context, dir, listen string, file Config) error {
 	cfg := shop.Config{
 		Dir: dir, Listen: listen, Crash: a.Crash,
-		Relay:    relayConfig(file.Relay),
+		Relay:    file.Relay.Relay(),
 		Consumer: consumerConfig(file.Consumer),
 		Rules:    file.Shop.rules(),
 		Outside:  file.Outside.config(nil),
@@ -196,15 +194,6 @@ func (a *app) shopStockCommand() *cobra.Command {
 	return c
 }
 
-func relayConfig(c RelayConfig) relay.Config {
-	return relay.Config{LeaseTTL: c.LeaseTTL, BatchRows: c.BatchRows, RateLimit: c.RateLimit, KeepFor: c.KeepFor, Retry: c.Retry.policy()}
-}
-
 func consumerConfig(c ConsumerConfig) consumer.Config {
-	return consumer.Config{LeaseTTL: c.LeaseTTL, BatchRows: c.BatchRows, RateLimit: c.RateLimit, Retry: c.Retry.policy(), Breaker: c.Breaker.breaker()}
-}
-
-// policy leaves what the file does not say to settle.Backoff's defaults.
-func (r RetryConfig) policy() settle.RetryPolicy {
-	return settle.Backoff{Base: r.Base, Max: r.Max, Jitter: r.Jitter, Attempts: r.Attempts}
+	return consumer.Config{LeaseTTL: c.LeaseTTL, BatchRows: c.BatchRows, RateLimit: c.RateLimit, Retry: c.Retry.Policy(), Breaker: c.Breaker.breaker()}
 }

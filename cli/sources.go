@@ -13,13 +13,15 @@ import (
 
 	"github.com/settlemq/settle/dial"
 	"github.com/settlemq/settle/govern"
+	"github.com/settlemq/settle/server"
 )
 
 // sources are the services' databases a command looks at: those of a shop's
-// directory, or those named one by one.
+// directory, those of a config file, or those named one by one.
 type sources struct {
-	dir string
-	dbs []string
+	dir    string
+	dbs    []string
+	config string
 	// crash is Hooks.Crash.
 	crash func(point string)
 }
@@ -27,11 +29,12 @@ type sources struct {
 func (s *sources) flags(c *cobra.Command) {
 	c.Flags().StringVar(&s.dir, "dir", ".", "directory of a shop: each NAME.db in it is the service NAME")
 	c.Flags().StringArrayVar(&s.dbs, "db", nil, "a service's database as NAME=URL, instead of --dir; may be repeated")
+	c.Flags().StringVarP(&s.config, "config", "c", "", "config file of settle serve: its sources, instead of --dir")
 }
 
 // open opens them all. done closes them.
 func (s *sources) open(ctx context.Context) (fed *govern.Federation, done func(), err error) {
-	named, err := s.urls()
+	named, hide, err := s.urls()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -50,7 +53,7 @@ func (s *sources) open(ctx context.Context) (fed *govern.Federation, done func()
 			if errors.As(err, &wrong) {
 				return nil, nil, usagef("--db %s: %w", n.name, err)
 			}
-			return nil, nil, unreachablef("open the database of %s: %w", n.name, err)
+			return nil, nil, unreachablef("open the database of %s: %w", n.name, hide(err))
 		}
 		open = append(open, db)
 		list = append(list, govern.Source{Name: n.name, Store: db.Governance})
@@ -60,34 +63,62 @@ func (s *sources) open(ctx context.Context) (fed *govern.Federation, done func()
 
 type namedURL struct{ name, url string }
 
-func (s *sources) urls() ([]namedURL, error) {
-	var named []namedURL
+// urls returns what is named, and what takes passwords out of errors.
+func (s *sources) urls() (named []namedURL, hide func(error) error, err error) {
+	switch {
+	case s.config != "" && len(s.dbs) > 0:
+		return nil, nil, usagef("name databases with --db, or a config file with -c, not both")
+	case s.config != "":
+		cfg, err := readServeConfig(s.config)
+		if err != nil {
+			return nil, nil, err
+		}
+		for name, source := range cfg.Sources {
+			named = append(named, namedURL{name, source.DB})
+		}
+		hide = cfg.HideError
+	case len(s.dbs) > 0:
+		named, hide, err = s.named()
+	default:
+		named, hide, err = s.found()
+	}
+	if len(s.dbs) == 0 {
+		slices.SortFunc(named, func(a, b namedURL) int { return strings.Compare(a.name, b.name) })
+	}
+	return named, hide, err
+}
+
+// named returns what --db names.
+func (s *sources) named() (named []namedURL, hide func(error) error, err error) {
+	sources := map[string]server.SourceConfig{}
 	for _, db := range s.dbs {
 		name, raw, ok := strings.Cut(db, "=")
 		if !ok || name == "" || strings.Contains(name, ":") {
-			return nil, usagef("--db %q is not NAME=URL, for instance order=sqlite:///var/lib/shop/order.db", name)
+			return nil, nil, usagef("--db %q is not NAME=URL, for instance order=sqlite:///var/lib/shop/order.db", name)
 		}
 		if u, err := url.Parse(raw); err == nil && u.Scheme == "sqlite" {
 			if _, err := os.Stat(u.Path); err != nil {
-				return nil, unreachablef("the database of %s: %w", name, err)
+				return nil, nil, unreachablef("the database of %s: %w", name, err)
 			}
 		}
 		named = append(named, namedURL{name, raw})
+		sources[name] = server.SourceConfig{DB: raw}
 	}
-	if len(named) > 0 {
-		return named, nil
-	}
+	return named, server.Config{Sources: sources}.HideError, nil
+}
+
+// found returns the databases of a shop's directory.
+func (s *sources) found() (named []namedURL, hide func(error) error, err error) {
 	dir, err := filepath.Abs(s.dir)
 	if err != nil {
-		return nil, usagef("--dir: %w", err)
+		return nil, nil, usagef("--dir: %w", err)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.db"))
 	if err != nil || len(files) == 0 {
-		return nil, usagef("there is no database (NAME.db) in %s; name a shop's directory with --dir, or databases with --db NAME=URL", s.dir)
+		return nil, nil, usagef("there is no database (NAME.db) in %s; name a shop's directory with --dir, databases with --db NAME=URL, or a config file with -c", s.dir)
 	}
 	for _, f := range files {
 		named = append(named, namedURL{strings.TrimSuffix(filepath.Base(f), ".db"), (&url.URL{Scheme: "sqlite", Path: f}).String()})
 	}
-	slices.SortFunc(named, func(a, b namedURL) int { return strings.Compare(a.name, b.name) })
-	return named, nil
+	return named, func(err error) error { return err }, nil
 }

@@ -24,6 +24,10 @@ type StoreConfig struct {
 	Crash func(point string)
 }
 
+// ErrForeign means that a database holds none of Settle's tables. It was left
+// as it is.
+var ErrForeign = sqlite.ErrForeign
+
 // Database is one service's database, whatever its kind: the outbox as the
 // application and as the relay see it, the consumer's inbox, and governance.
 type Database struct {

@@ -2,8 +2,8 @@ package nats
 
 import "context"
 
-// Ping returns nil once the server has answered, or an error when it has not
-// when ctx is done or Config.Timeout has passed. A connection that is lost is
+// Ping returns nil once the server has answered, or an error when ctx is done or
+// Config.Timeout has passed before that. A connection that is lost is
 // waited for.
 func (b *Broker) Ping(ctx context.Context) error {
 	if err := b.begin(); err != nil {

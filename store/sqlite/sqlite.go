@@ -139,6 +139,9 @@ func (c Config) recognise(ctx context.Context, path string) error {
 	if !c.Existing {
 		return nil
 	}
+	if _, err := os.Stat(path); err != nil {
+		return err
+	}
 	db, err := sql.Open("sqlite", dsn(path, c, "mode=ro"))
 	if err != nil {
 		return err

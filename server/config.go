@@ -1,0 +1,70 @@
+package server
+
+import (
+	"log/slog"
+	"time"
+)
+
+// BrokerEmbedded in place of a broker's URL means the server inside of this
+// program; see EmbeddedConfig.
+const BrokerEmbedded = "embedded"
+
+// Config is the file that `settle serve` reads, or what an embedding program
+// fills in. Only Sources is required.
+type Config struct {
+	Listen   string                  `yaml:"listen" doc:"HOST:PORT of GET /healthz and /readyz; empty is none" default:""`
+	Embedded EmbeddedConfig          `yaml:"embedded" doc:"the JetStream server inside of this program, for sources whose broker is embedded"`
+	Sources  map[string]SourceConfig `yaml:"sources" doc:"the databases whose outboxes are relayed, each under a name"`
+
+	// Crash is called at named points of the relays; tests end the process
+	// there. Defaults to nil: nothing.
+	Crash func(point string) `yaml:"-"`
+	// Ready is called with the address of the health checks once they are
+	// answered. Defaults to nil: nothing.
+	Ready func(addr string) `yaml:"-"`
+	// Logger gets what a person should know. No secret of a URL reaches it.
+	// Defaults to slog.Default.
+	Logger *slog.Logger `yaml:"-"`
+}
+
+// EmbeddedConfig is the JetStream server inside of this program. Of several
+// programs with one directory one serves it; another takes over when that ends.
+type EmbeddedConfig struct {
+	Dir   string `yaml:"dir" doc:"absolute path of the directory that keeps the messages; made when it is missing" default:""`
+	Port  int    `yaml:"port" doc:"port on 127.0.0.1 at which clients find it" default:"4222"`
+	Token string `yaml:"token" doc:"what clients show, as ${NAME}, ${file:/path} or text; empty: one is made and kept in the file token of dir" default:""`
+}
+
+// SourceConfig is one database with an outbox, and the broker of its events.
+type SourceConfig struct {
+	DB      string      `yaml:"db" doc:"URL of the database; ${NAME} in it stands for an environment variable, ${file:/path} for the text of a file" default:""`
+	Broker  string      `yaml:"broker" doc:"URL of the broker, with placeholders like db's, or embedded" default:"embedded"`
+	Topics  []string    `yaml:"topics" doc:"topics that are made at start; any other is made when it is first used" default:"[]"`
+	Migrate bool        `yaml:"migrate" doc:"whether to make missing tables; else settle migrate makes them" default:"false"`
+	Relay   RelayConfig `yaml:"relay" doc:"outbox to broker"`
+}
+
+// RelayConfig holds what people change about a relay.
+type RelayConfig struct {
+	LeaseTTL       time.Duration      `yaml:"lease_ttl" doc:"how long a relay leads without renewing; another takes over after it" default:"10s"`
+	BatchRows      int                `yaml:"batch_rows" doc:"events per publish, 1 to 1000" default:"500"`
+	BatchBytes     int                `yaml:"batch_bytes" doc:"bytes per publish" default:"1048576"`
+	MaxIdle        time.Duration      `yaml:"max_idle" doc:"longest wait between two looks at an outbox in which nothing happens" default:"25ms"`
+	PublishTimeout time.Duration      `yaml:"publish_timeout" doc:"how long the broker may take for a batch" default:"5s"`
+	RateLimit      map[string]float64 `yaml:"rate_limit" doc:"events per second for each topic; a topic not named has no limit" default:"{}"`
+	KeepFor        time.Duration      `yaml:"keep_for" doc:"how long sent rows stay in the outbox; 0 keeps them for ever" default:"0s"`
+	RetainEvery    time.Duration      `yaml:"retain_every" doc:"pause between deletions of what is older than keep_for" default:"10s"`
+	SweepEvery     time.Duration      `yaml:"sweep_every" doc:"pause between searches for rows whose transaction committed late" default:"30s"`
+	HoleAge        time.Duration      `yaml:"hole_age" doc:"how old a missing id must be, beside the evidence that no transaction owns it, to be looked for by the sweep alone" default:"2s"`
+	HoleGrace      time.Duration      `yaml:"hole_grace" doc:"takes the place of that evidence where the database does not tell" default:"1m0s"`
+	Pass           bool               `yaml:"pass" doc:"whether events go on behind a dead one of their key; else they wait for a person" default:"false"`
+	Retry          RetryConfig        `yaml:"retry" doc:"when an event that the broker refused is tried again"`
+}
+
+// RetryConfig is a settle.Backoff: min(max, base·2^attempt).
+type RetryConfig struct {
+	Base     time.Duration `yaml:"base" doc:"unit of the wait" default:"1s"`
+	Max      time.Duration `yaml:"max" doc:"longest wait" default:"5m0s"`
+	Jitter   float64       `yaml:"jitter" doc:"part of the wait that is spread, 0 to 1" default:"0.2"`
+	Attempts int           `yaml:"attempts" doc:"attempts before an event becomes a dead letter" default:"10"`
+}

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/relay"
+)
+
+// probeWithin bounds Probe.
+const probeWithin = 15 * time.Second
+
+// Probed is what Probe found of one thing that a source needs.
+type Probed struct {
+	Source string
+	// What is database or broker.
+	What string
+	// Said is what was found.
+	Said string
+	// Err is nil when it can be used. It shows no secret.
+	Err error
+}
+
+// Probe asks each database and each broker of a config once, all at the same
+// time, for at most 15 s. It runs nothing, and makes no table and no topic.
+// The results are in order of the sources' names, the database first.
+func Probe(ctx context.Context, c Config) []Probed {
+	ctx, cancel := context.WithTimeout(ctx, probeWithin)
+	defer cancel()
+	names := c.names()
+	found := make([]Probed, 2*len(names))
+	var group sync.WaitGroup
+	for i, name := range names {
+		group.Go(func() { found[2*i] = probed(c, name, "database", c.Sources[name].probeDB(ctx)) })
+		group.Go(func() { found[2*i+1] = probed(c, name, "broker", c.probeBroker(ctx, c.Sources[name])) })
+	}
+	group.Wait()
+	return found
+}
+
+type answer struct {
+	said string
+	err  error
+}
+
+func probed(c Config, name, what string, a answer) Probed {
+	return Probed{Source: name, What: what, Said: a.said, Err: c.HideError(a.err)}
+}
+
+func (c SourceConfig) probeDB(ctx context.Context) answer {
+	db, err := dial.Store(ctx, c.DB, dial.StoreConfig{Existing: true})
+	switch {
+	case c.Migrate && (errors.Is(err, dial.ErrForeign) || errors.Is(err, fs.ErrNotExist)):
+		return answer{said: "has no tables yet; serve makes them"}
+	case errors.Is(err, dial.ErrForeign), errors.Is(err, fs.ErrNotExist):
+		return answer{err: fmt.Errorf("%w; `settle migrate --db URL` makes its tables, or say migrate: true", err)}
+	case err != nil:
+		return answer{err: err}
+	}
+	said := "answers"
+	if g, ok := db.Log.(relay.Gauge); ok {
+		var b relay.Backlog
+		if b, err = g.Backlog(ctx, backlogRows); err == nil {
+			said = fmt.Sprintf("answers: %d events pending, %d parked", b.Pending, b.Parked)
+		}
+	}
+	return answer{said, errors.Join(err, db.Close())}
+}
+
+func (c Config) probeBroker(ctx context.Context, s SourceConfig) answer {
+	if s.embeds() {
+		return c.Embedded.probe(ctx)
+	}
+	b, err := dial.Broker(ctx, s.Broker, dial.BrokerConfig{})
+	if err != nil {
+		return answer{err: err}
+	}
+	return answer{"answers", b.Close()}
+}
+
+// probe asks whether somebody serves the embedded broker. That nobody does is
+// in order: serve will.
+func (c EmbeddedConfig) probe(ctx context.Context) answer {
+	if c.Port == 0 {
+		c.Port = defaultPort
+	}
+	if c.Token == "" {
+		b, err := os.ReadFile(filepath.Join(c.Dir, tokenFile))
+		if errors.Is(err, fs.ErrNotExist) {
+			return answer{said: "was never served; serve makes its directory"}
+		}
+		if err != nil {
+			return answer{err: err}
+		}
+		c.Token = strings.TrimSpace(string(b))
+	}
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	b, err := dial.Broker(ctx, c.url(), dial.BrokerConfig{})
+	if err != nil {
+		return answer{said: "is not served now; serve does"}
+	}
+	return answer{"is served by another process", b.Close()}
+}

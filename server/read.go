@@ -1,0 +1,196 @@
+package server
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/internal/configfile"
+)
+
+// ReadConfig reads a file strictly: an unknown key is an error that names the
+// line, the wrong word and the right ones. Placeholders are replaced and every
+// value is checked. No error shows a secret.
+func ReadConfig(path string) (Config, error) {
+	var c Config
+	if err := configfile.Read(path, &c); err != nil {
+		return Config{}, err
+	}
+	err := c.expand()
+	if err == nil {
+		err = c.Check()
+	}
+	if err != nil {
+		return Config{}, fmt.Errorf("config %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// names returns the sources' names in order.
+func (c Config) names() []string {
+	names := make([]string, 0, len(c.Sources))
+	for name := range c.Sources {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (c *Config) expand() error {
+	token, err := expand(c.Embedded.Token, false)
+	if err != nil {
+		return fmt.Errorf("embedded.token: %w", err)
+	}
+	c.Embedded.Token = token
+	for _, name := range c.names() {
+		s := c.Sources[name]
+		if s.DB, err = expand(s.DB, true); err != nil {
+			return fmt.Errorf("sources.%s.db: %w", name, err)
+		}
+		if s.Broker, err = expand(s.Broker, true); err != nil {
+			return fmt.Errorf("sources.%s.broker: %w", name, err)
+		}
+		c.Sources[name] = s
+	}
+	return nil
+}
+
+var sourceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// Check returns an error that names the first key whose value can't be, and
+// what it must be. It does no I/O.
+func (c Config) Check() error {
+	if w := c.wrong(); w != nil {
+		return w
+	}
+	return nil
+}
+
+func (c Config) wrong() *configfile.Wrong {
+	if len(c.Sources) == 0 {
+		return &configfile.Wrong{Key: "sources", Want: "given: at least one name with its db"}
+	}
+	if c.Listen != "" {
+		_, port, err := net.SplitHostPort(c.Listen)
+		if err == nil {
+			_, err = net.LookupPort("tcp", port)
+		}
+		if err != nil {
+			return &configfile.Wrong{Key: "listen", Got: c.Listen, Want: "HOST:PORT, for instance 127.0.0.1:8081"}
+		}
+	}
+	for _, name := range c.names() {
+		if !sourceName.MatchString(name) {
+			return &configfile.Wrong{Key: "sources", Got: fmt.Sprintf("naming %q", name), Want: "names of letters, digits, dots, hyphens and underlines, at most 64"}
+		}
+		if w := c.Sources[name].wrong(); w != nil {
+			return w.Under("sources." + name)
+		}
+	}
+	return c.Embedded.wrong(c.embeds()).Under("embedded")
+}
+
+// embeds reports whether any source's broker is the embedded one.
+func (c Config) embeds() bool {
+	for _, s := range c.Sources {
+		if s.embeds() {
+			return true
+		}
+	}
+	return false
+}
+
+func (c SourceConfig) embeds() bool { return c.Broker == "" || c.Broker == BrokerEmbedded }
+
+func (c SourceConfig) wrong() *configfile.Wrong {
+	if c.DB == "" {
+		return &configfile.Wrong{Key: "db", Want: "given: the URL of the database"}
+	}
+	if err := dial.CheckStore(c.DB); err != nil {
+		return &configfile.Wrong{Key: "db", Want: "a database's URL: " + err.Error()}
+	}
+	if !c.embeds() {
+		if err := dial.CheckBroker(c.Broker); err != nil {
+			return &configfile.Wrong{Key: "broker", Want: "embedded, or a broker's URL: " + err.Error()}
+		}
+		if strings.HasPrefix(c.Broker, "memory:") {
+			return &configfile.Wrong{Key: "broker", Got: "memory:", Want: "one that others can read from"}
+		}
+	}
+	if slices.Contains(c.Topics, "") {
+		return &configfile.Wrong{Key: "topics", Got: fmt.Sprintf("%q", c.Topics), Want: "names"}
+	}
+	return c.Relay.Wrong().Under("relay")
+}
+
+func (c EmbeddedConfig) wrong(used bool) *configfile.Wrong {
+	switch {
+	case used && c.Dir == "":
+		return &configfile.Wrong{Key: "dir", Want: "given, because the broker of a source is embedded"}
+	case c.Dir != "" && !filepath.IsAbs(c.Dir):
+		return &configfile.Wrong{Key: "dir", Got: c.Dir, Want: "an absolute path"}
+	case c.Port < 0 || c.Port > 65535:
+		return &configfile.Wrong{Key: "port", Got: c.Port, Want: "1 to 65535"}
+	case strings.ContainsAny(c.Token, " \t\n/@:?#%"):
+		return &configfile.Wrong{Key: "token", Want: "without spaces and the characters / @ : ? # %"}
+	}
+	return nil
+}
+
+var placeholder = regexp.MustCompile(`\$\{([^}]*)\}`)
+
+// expand replaces ${NAME} by an environment variable and ${file:/path} by what
+// a file says, without the line's end. What is a part of a URL is escaped, so
+// that any password will do; what stands for the whole of it is taken as it is.
+func expand(text string, isURL bool) (string, error) {
+	if path, ok := strings.CutPrefix(text, "file:"); ok {
+		return readSecret(path)
+	}
+	if whole := placeholder.FindString(text); whole == text && whole != "" {
+		return lookUp(whole[2 : len(whole)-1])
+	}
+	var failed error
+	text = placeholder.ReplaceAllStringFunc(text, func(p string) string {
+		value, err := lookUp(p[2 : len(p)-1])
+		if err != nil && failed == nil {
+			failed = err
+		}
+		if isURL {
+			value = escape(value)
+		}
+		return value
+	})
+	return text, failed
+}
+
+func lookUp(name string) (string, error) {
+	if path, ok := strings.CutPrefix(name, "file:"); ok {
+		return readSecret(path)
+	}
+	value, ok := os.LookupEnv(name)
+	if !ok || value == "" {
+		return "", fmt.Errorf("the environment variable %q is not set", name)
+	}
+	return value, nil
+}
+
+func readSecret(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read secret: %w", err)
+	}
+	value := strings.TrimRight(string(b), "\r\n")
+	if value == "" {
+		return "", fmt.Errorf("the file %s is empty", path)
+	}
+	return value, nil
+}
+
+// escape makes a text one part of a URL, wherever it stands.
+func escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }

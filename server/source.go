@@ -1,0 +1,186 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/relay"
+)
+
+const (
+	// openWithin bounds an attempt to open a database: another process may be
+	// migrating it.
+	openWithin = 30 * time.Second
+	// lookEvery is how often a relay is asked whether it leads, askEvery how
+	// often database and broker are asked whether they answer, askWithin how
+	// long they may take.
+	lookEvery = 200 * time.Millisecond
+	askEvery  = 2 * time.Second
+	askWithin = 3 * time.Second
+	// backlogRows bounds how much of an outbox is counted.
+	backlogRows = 10_000
+	// A source that is lost is tried again after retryFirst, then after twice
+	// as long, up to retryMax.
+	retryFirst = 500 * time.Millisecond
+	retryMax   = 30 * time.Second
+)
+
+// source relays one database for as long as the server runs.
+type source struct {
+	name   string
+	cfg    SourceConfig
+	broker string // its URL
+	crash  func(string)
+	log    *slog.Logger
+	// relayLog is log without the source's name: a relay says it itself.
+	relayLog *slog.Logger
+	board    *board
+	sent     int64 // by relays of sessions that have ended
+}
+
+// lost says what a session has ended for.
+type lost struct {
+	what string
+	err  error
+}
+
+func (l *lost) Error() string { return l.what + ": " + l.err.Error() }
+
+// run goes from session to session until ctx is done.
+func (s *source) run(ctx context.Context) {
+	defer s.board.become(StateEnded, "", nil)
+	for wait := retryFirst; ; {
+		began := time.Now()
+		err := s.session(ctx)
+		if ctx.Err() != nil {
+			if err != nil && !errors.Is(err, ctx.Err()) {
+				s.log.Warn("ended", "error", err)
+			}
+			return
+		}
+		if time.Since(began) > retryMax {
+			wait = retryFirst
+		}
+		what := "source"
+		var l *lost
+		if errors.As(err, &l) {
+			what, err = l.what, l.err
+		}
+		s.board.become(StateUnreachable, what, err)
+		if !pause(ctx, wait/2+rand.N(wait/2)) {
+			return
+		}
+		wait = min(2*wait, retryMax)
+	}
+}
+
+// session opens the database and the broker, and relays until ctx is done or
+// one of them is lost for good. It waits for all that it started.
+func (s *source) session(ctx context.Context) error {
+	db, err := s.open(ctx)
+	if err != nil {
+		return &lost{"database", err}
+	}
+	broker, err := s.connect(ctx)
+	if err != nil {
+		return errors.Join(&lost{"broker", err}, db.Close())
+	}
+	cfg := s.cfg.Relay.Relay()
+	cfg.Name, cfg.Crash = s.name, s.crash
+	cfg.Logger = slog.New(newCalmHandler(s.relayLog.Handler(), func() bool { return s.board.read().State == StateUnreachable }))
+	r := relay.New(db.Log, broker, cfg)
+	watching, stop := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	group.Go(func() { s.watch(watching, r, db, broker) })
+	err = r.Run(ctx)
+	stop()
+	group.Wait()
+	s.sent += r.Stats().Published
+	s.board.published(s.sent)
+	if err != nil {
+		err = &lost{"relay", err}
+	}
+	return errors.Join(err, broker.Close(), db.Close())
+}
+
+func (s *source) open(ctx context.Context) (*dial.Database, error) {
+	ctx, cancel := context.WithTimeout(ctx, openWithin)
+	defer cancel()
+	return dial.Store(ctx, s.cfg.DB, dial.StoreConfig{Service: s.name, Existing: !s.cfg.Migrate, Crash: s.crash})
+}
+
+func (s *source) connect(ctx context.Context) (settle.Broker, error) {
+	return dial.Broker(ctx, s.broker, dial.BrokerConfig{Topics: s.cfg.Topics, Logger: slog.New(newCalmHandler(s.log.Handler(), func() bool { return true }))})
+}
+
+// watch keeps the board until ctx is done.
+func (s *source) watch(ctx context.Context, r *relay.Relay, db *dial.Database, broker settle.Broker) {
+	// The relay has lookEvery·5 to lead before anything is said.
+	next := time.Now().Add(5 * lookEvery)
+	var failed *lost
+	asked := false
+	for tick := time.NewTicker(lookEvery); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		case <-tick.C:
+		}
+		if !time.Now().Before(next) {
+			failed = s.ask(ctx, db, broker)
+			next, asked = time.Now().Add(askEvery), true
+		}
+		stats := r.Stats()
+		s.board.published(s.sent + stats.Published)
+		switch {
+		case ctx.Err() != nil:
+		case failed != nil:
+			s.board.become(StateUnreachable, failed.what, failed.err)
+		case stats.Leading:
+			s.board.become(StateLeading, "", nil)
+		case asked:
+			s.board.become(StateStandingBy, "", nil)
+		}
+	}
+}
+
+// pinger is a broker that can be asked whether it answers.
+type pinger interface{ Ping(context.Context) error }
+
+// ask returns what does not answer, or nil.
+func (s *source) ask(ctx context.Context, db *dial.Database, broker settle.Broker) *lost {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	if g, ok := db.Log.(relay.Gauge); ok {
+		backlog, err := g.Backlog(ctx, backlogRows)
+		if err != nil {
+			return &lost{"database", err}
+		}
+		s.board.count(backlog)
+	}
+	if p, ok := broker.(pinger); ok {
+		if err := p.Ping(ctx); err != nil {
+			return &lost{"broker", fmt.Errorf("it does not answer: %w", err)}
+		}
+	}
+	return nil
+}
+
+// pause waits for d and reports whether ctx allowed it.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,129 @@
+package server
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/settlemq/settle/relay"
+)
+
+// State of a source, or of the embedded broker, in this process.
+type State string
+
+// The states.
+const (
+	// StateStarting: nothing is known yet.
+	StateStarting State = "starting"
+	// StateLeading: this process sends the source's events.
+	StateLeading State = "leading"
+	// StateServing: this process serves the embedded broker.
+	StateServing State = "serving"
+	// StateStandingBy: another process does, and this one takes over when that
+	// ends.
+	StateStandingBy State = "standing_by"
+	// StateUnreachable: the database or the broker does not answer, or refuses;
+	// it is tried again for ever.
+	StateUnreachable State = "unreachable"
+	// StateEnded: the server has ended.
+	StateEnded State = "ended"
+)
+
+// reachable reports whether all is as it should be.
+func (s State) reachable() bool {
+	return s == StateLeading || s == StateServing || s == StateStandingBy
+}
+
+// Standing is how a source, or the embedded broker, stands in this process.
+type Standing struct {
+	State State `json:"state"`
+	// Since when it is in this state.
+	Since time.Time `json:"since"`
+	// What does not answer: database or broker; and why.
+	What  string `json:"what,omitempty"`
+	Cause string `json:"cause,omitempty"`
+}
+
+// SourceStanding is how a source stands in this process, and what is to be
+// sent.
+type SourceStanding struct {
+	Standing
+	// Backlog is what the outbox held when it was last asked, at Asked; nil
+	// before.
+	Backlog *Backlog `json:"backlog,omitempty"`
+	// Published counts the events that this process has sent since it started.
+	Published int64 `json:"published"`
+}
+
+// Backlog is a relay.Backlog as it is shown.
+type Backlog struct {
+	Pending int `json:"pending"`
+	Parked  int `json:"parked"`
+	// More is true when only the first 10,000 were counted.
+	More bool `json:"more,omitempty"`
+	// OldestAge is in seconds; 0 when there is none.
+	OldestAge float64   `json:"oldest_age_seconds"`
+	Asked     time.Time `json:"asked_at"`
+}
+
+// board keeps a standing and says once what has changed.
+type board struct {
+	log *slog.Logger
+
+	mu  sync.Mutex
+	now SourceStanding
+}
+
+func newBoard(log *slog.Logger) *board {
+	return &board{log: log, now: SourceStanding{Standing: Standing{State: StateStarting, Since: time.Now()}}}
+}
+
+func (b *board) read() SourceStanding {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.now
+}
+
+// become notes a state. what and err say why it is unreachable.
+func (b *board) become(state State, what string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	last := b.now
+	cause := ""
+	if err != nil {
+		cause = err.Error()
+	}
+	b.now.State, b.now.What, b.now.Cause = state, what, cause
+	if last.State == state && last.What == what {
+		return
+	}
+	b.now.Since = time.Now()
+	words := map[State]string{
+		StateLeading: "leading", StateServing: "serving", StateStandingBy: "standing by",
+		StateUnreachable: what + " unreachable; trying again", StateEnded: "ended",
+	}
+	attrs := []any{"state", string(state), "was", string(last.State), "after", b.now.Since.Sub(last.Since).Round(time.Millisecond)}
+	if err != nil {
+		b.log.Warn(words[state], append(attrs, "cause", cause)...)
+		return
+	}
+	b.log.Info(words[state], attrs...)
+}
+
+// count notes what an outbox holds.
+func (b *board) count(of relay.Backlog) {
+	now := time.Now()
+	shown := &Backlog{Pending: of.Pending, Parked: of.Parked, More: of.More, Asked: now}
+	if !of.Oldest.IsZero() {
+		shown.OldestAge = max(0, now.Sub(of.Oldest).Seconds())
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.now.Backlog = shown
+}
+
+func (b *board) published(total int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.now.Published = total
+}
