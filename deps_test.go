@@ -28,10 +28,11 @@ var imports = map[string]struct{ ours, others []string }{
 	"broker/nats":            {ours: []string{"", "broker/internal/claims"}, others: []string{"github.com/nats-io/nats.go"}},
 	"broker/nats/embedded":   {ours: []string{""}, others: []string{"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "golang.org/x/sys"}},
 
-	"store/migrate":   {others: []string{"github.com/pressly/goose/v3"}},
-	"store/sqlite":    {ours: []string{"", "store/migrate", "relay", "govern"}, others: []string{"modernc.org/sqlite", "golang.org/x/sys"}},
-	"store/postgres":  {ours: []string{"", "store/migrate", "relay", "govern"}, others: []string{"github.com/jackc/pgx/v5"}},
-	"store/storetest": {ours: []string{"", "relay", "govern"}},
+	"store/migrate":    {others: []string{"github.com/pressly/goose/v3"}},
+	"store/consumelog": {ours: []string{"", "govern"}},
+	"store/sqlite":     {ours: []string{"", "store/migrate", "store/consumelog", "relay", "govern"}, others: []string{"modernc.org/sqlite", "golang.org/x/sys"}},
+	"store/postgres":   {ours: []string{"", "store/migrate", "store/consumelog", "relay", "govern"}, others: []string{"github.com/jackc/pgx/v5"}},
+	"store/storetest":  {ours: []string{"", "relay", "govern"}},
 
 	"govern": {ours: []string{""}},
 	"drill":  {ours: []string{""}, others: []string{"modernc.org/sqlite", "golang.org/x/sys"}},

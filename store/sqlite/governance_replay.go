@@ -10,6 +10,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/govern"
+	"github.com/settlemq/settle/store/consumelog"
 )
 
 // maxActs bounds how many dead letters one transaction changes: everybody else
@@ -24,7 +25,7 @@ type deadLetter struct {
 	eventID     string
 	destination string
 	outboxID    int64
-	aggregate   seqKey
+	aggregate   consumelog.SeqKey
 	seq         int64
 	class       settle.Class
 	state       string
@@ -77,7 +78,7 @@ func (g *Governance) change(ctx context.Context, tx *sql.Tx, now time.Time, a go
 	o := govern.Outcome{ID: id, Result: "refused"}
 	d := deadLetter{id: id}
 	err := tx.QueryRowContext(ctx, readLetter, id).Scan(&d.relay, &d.group, &d.eventID, &d.destination, &d.outboxID,
-		&d.aggregate.aggregateType, &d.aggregate.aggregateID, &d.seq, &d.class, &d.state, &d.kept, &d.status)
+		&d.aggregate.AggregateType, &d.aggregate.AggregateID, &d.seq, &d.class, &d.state, &d.kept, &d.status)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		o.Why = "there is no such dead letter"
@@ -158,7 +159,7 @@ func revive(ctx context.Context, tx *sql.Tx, now time.Time, d *deadLetter, r rev
 	switch {
 	case d.class == settle.ClassDecode:
 		return "its record can't be understood: publish what it should have said, and discard it", nil
-	case final(d.status):
+	case consumelog.Final(d.status):
 		return "the group's log says that the event is " + d.status, nil
 	case !d.kept:
 		return "its record was not kept", nil
@@ -218,12 +219,12 @@ func discardConsume(ctx context.Context, tx *sql.Tx, now time.Time, a govern.Act
 		return err
 	}
 	if d.seq > 0 {
-		if _, err := tx.ExecContext(ctx, passSeq, d.seq, d.group, d.aggregate.aggregateType, d.aggregate.aggregateID); err != nil {
+		if _, err := tx.ExecContext(ctx, passSeq, d.seq, d.group, d.aggregate.AggregateType, d.aggregate.AggregateID); err != nil {
 			return err
 		}
-		if err := promote(ctx, tx, d.group, d.aggregate.aggregateID, true, now); err != nil {
+		if err := promote(ctx, tx, d.group, d.aggregate.AggregateID, true, now); err != nil {
 			return err
 		}
 	}
-	return promote(ctx, tx, d.group, d.aggregate.aggregateID, false, now)
+	return promote(ctx, tx, d.group, d.aggregate.AggregateID, false, now)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/govern"
+	"github.com/settlemq/settle/store/consumelog"
 )
 
 // maxTrail bounds how many events one trail tells of: an aggregate may have a
@@ -172,17 +173,17 @@ func (t *trail) consumed(ctx context.Context) error {
 		err := rows.Scan(&s.Group, &s.EventID, &s.EventType, &s.Key, &status, &s.Attempts, &at, &s.Note)
 		s.At = fromMicros(at)
 		switch status {
-		case statusApplied, statusSuccess:
+		case consumelog.StatusApplied, consumelog.StatusSuccess:
 			s.Stage = govern.StageApplied
-		case statusRejected:
+		case consumelog.StatusRejected:
 			s.Stage = govern.StageRejected
-		case statusCompensated:
+		case consumelog.StatusCompensated:
 			s.Stage = govern.StageCompensated
-		case statusDuplicate:
+		case consumelog.StatusDuplicate:
 			s.Stage = govern.StageDuplicate
-		case statusSuperseded:
+		case consumelog.StatusSuperseded:
 			s.Stage = govern.StageDiscarded
-		case statusParked, statusDead, statusDiscarded:
+		case consumelog.StatusParked, consumelog.StatusDead, consumelog.StatusDiscarded:
 			return err
 		default:
 			s.Stage, s.Note = govern.StageParked, "left "+status+" by a foreign consumer"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/store/consumelog"
 )
 
 // Inbox keeps what consumer groups have done in the database of the business.
@@ -32,7 +33,7 @@ type apply struct {
 	in    *Inbox
 	tx    *sql.Tx
 	w     *settle.Work
-	items []item
+	items []consumelog.Item
 	now   time.Time
 	base  int64 // processed_no of the row before the first item's
 	extra int64 // rows recorded beside the items'
@@ -80,7 +81,7 @@ func (a *apply) work(ctx context.Context, handle func(context.Context, *sql.Tx, 
 	if err != nil {
 		return nil, false, err
 	}
-	steps, moves := plan(a.w, a.items, f)
+	steps, moves := consumelog.Plan(a.w, a.items, f)
 	results := make([]settle.Result, len(steps))
 	for i := range steps {
 		if err := ctx.Err(); err != nil {
@@ -88,7 +89,7 @@ func (a *apply) work(ctx context.Context, handle func(context.Context, *sql.Tx, 
 		}
 		ok, err := a.do(ctx, db, i, &steps[i], &results[i], handle)
 		if err != nil {
-			return nil, false, fmt.Errorf("record event %s of group %s: %w", a.items[i].eventID, a.w.Group, err)
+			return nil, false, fmt.Errorf("record event %s of group %s: %w", a.items[i].EventID, a.w.Group, err)
 		}
 		if !ok {
 			return rolledBack(ctx, results, i)
@@ -125,10 +126,10 @@ func rolledBack(ctx context.Context, results []settle.Result, i int) ([]settle.R
 
 // do runs the handler of item i, if it is to run, and writes its step. It
 // returns false when the handler failed.
-func (a *apply) do(ctx, db context.Context, i int, s *step, res *settle.Result, handle func(context.Context, *sql.Tx, int) error) (bool, error) {
-	res.Verdict = s.verdict
-	if s.run {
-		if s.status != "" || len(s.supersede) > 0 {
+func (a *apply) do(ctx, db context.Context, i int, s *consumelog.Step, res *settle.Result, handle func(context.Context, *sql.Tx, int) error) (bool, error) {
+	res.Verdict = s.Verdict
+	if s.Run {
+		if s.Status != "" || len(s.Supersede) > 0 {
 			// Insert first: the unique keys must hold before the effect is made.
 			if err := a.log(db, i, s); err != nil {
 				return false, err
@@ -211,7 +212,7 @@ func raise(db context.Context, tx *sql.Tx, group string, m settle.FloorMove) err
 }
 
 // finish writes what belongs to the work as a whole.
-func (a *apply) finish(db context.Context, moves []seqMove) error {
+func (a *apply) finish(db context.Context, moves []consumelog.SeqMove) error {
 	for _, m := range moves {
 		if err := a.moveSeq(db, m); err != nil {
 			return err

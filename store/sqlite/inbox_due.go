@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/store/consumelog"
 )
 
 // maxDueBytes bounds what one Due loads, beyond its first event.
@@ -130,10 +131,10 @@ func scanRetry(rows *sql.Rows) (settle.Item, bool, error) {
 	}()
 	if err := json.Unmarshal([]byte(headers), &r.Headers); err != nil {
 		r.DecodeErr = fmt.Errorf("read headers: %w", err)
-		return it, state == statusDead, nil
+		return it, state == consumelog.StatusDead, nil
 	}
 	if r.Event, r.DecodeErr = settle.DecodeEnvelope(r.Raw, r.Headers); r.Event != nil {
 		r.Event.Topic = r.At.Topic
 	}
-	return it, state == statusDead, nil
+	return it, state == consumelog.StatusDead, nil
 }

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"fmt"
 	"time"
+
+	"github.com/settlemq/settle/store/consumelog"
 )
 
 const setFloor = `INSERT INTO t_consume_floor (consumer_group, dedup_floor) VALUES (?, ?)
@@ -67,7 +69,7 @@ func forgettable(ctx context.Context, tx *sql.Tx, group string, floor, cursor in
 			return nil
 		}
 		cursor = no
-		if of == group && final(status) && appended.Valid && appended.Int64 < floor {
+		if of == group && consumelog.Final(status) && appended.Valid && appended.Int64 < floor {
 			gone = append(gone, no)
 		}
 		return nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/store/consumelog"
 )
 
 // insertSizes are the numbers of rows that one statement inserts: a statement
@@ -36,23 +37,23 @@ func (a *apply) number(db context.Context) error {
 	if err := a.tx.QueryRowContext(db, lastProcessed).Scan(&a.base); err != nil {
 		return fmt.Errorf("read consume log: %w", err)
 	}
-	a.items = make([]item, len(a.w.Items))
+	a.items = make([]consumelog.Item, len(a.w.Items))
 	for i := range a.w.Items {
-		a.items[i] = newItem(a.w.Group, &a.w.Items[i], a.base+1+int64(i))
+		a.items[i] = consumelog.NewItem(&a.w.Items[i], a.base+1+int64(i))
 	}
 	return nil
 }
 
 // recordable reports whether a log row is inserted for the item before
 // anything else is known of it.
-func recordable(it *item) bool {
-	return it.RetryID == 0 && it.Intent != settle.IntentIgnore && it.supersedes == ""
+func recordable(it *consumelog.Item) bool {
+	return it.RetryID == 0 && it.Intent != settle.IntentIgnore && it.Supersedes == ""
 }
 
 // record inserts the log rows of all new items, in order, as if each would
 // end the way its intent says. It returns whether every item got its row.
 func (a *apply) record(db context.Context) (all bool, err error) {
-	todo := make([]*item, 0, len(a.items))
+	todo := make([]*consumelog.Item, 0, len(a.items))
 	for i := range a.items {
 		if recordable(&a.items[i]) {
 			todo = append(todo, &a.items[i])
@@ -79,24 +80,24 @@ func (a *apply) record(db context.Context) (all bool, err error) {
 	return all, nil
 }
 
-func (a *apply) appendLogArgs(args []any, it *item) []any {
+func (a *apply) appendLogArgs(args []any, it *consumelog.Item) []any {
 	var effect, hash any
-	status := statusApplied
+	status := consumelog.StatusApplied
 	switch it.Intent {
 	case settle.IntentPark:
-		status = statusParked
+		status = consumelog.StatusParked
 	case settle.IntentDie:
-		status = statusDead
+		status = consumelog.StatusDead
 	case settle.IntentHandle:
 		if it.EffectKey != "" {
 			effect = it.EffectKey
 		}
 	}
 	if e := it.Record.Event; e != nil {
-		hash = payloadHash(e.Payload)
+		hash = consumelog.PayloadHash(e.Payload)
 	}
-	return append(args, it.no, a.w.Group, it.eventID, it.eventType, it.key, it.seq, effect, status,
-		it.Attempt, hash, micros(it.appended), a.now.UnixMicro())
+	return append(args, it.No, a.w.Group, it.EventID, it.EventType, it.Key, it.Seq, effect, status,
+		it.Attempt, hash, micros(it.Appended), a.now.UnixMicro())
 }
 
 const writeLog = `INSERT INTO t_message_consume_log
@@ -109,23 +110,23 @@ processed_at = excluded.processed_at, root_id = coalesce(excluded.root_id, root_
 const deleteLog = `DELETE FROM t_message_consume_log WHERE consumer_group = ? AND event_id = ?`
 
 // log writes the log rows of a step: the item's own and those it supersedes.
-func (a *apply) log(db context.Context, i int, s *step) error {
+func (a *apply) log(db context.Context, i int, s *consumelog.Step) error {
 	it := &a.items[i]
-	if s.forget {
-		_, err := a.tx.ExecContext(db, deleteLog, a.w.Group, it.eventID)
+	if s.Forget {
+		_, err := a.tx.ExecContext(db, deleteLog, a.w.Group, it.EventID)
 		return err
 	}
-	if s.status != "" {
+	if s.Status != "" {
 		args := a.appendLogArgs(nil, it)
-		if !s.effect {
+		if !s.Effect {
 			args[6] = nil
 		}
-		args[7] = s.status
-		if _, err := a.tx.ExecContext(db, writeLog, append(args, text(it.root), text(s.reason))...); err != nil {
+		args[7] = s.Status
+		if _, err := a.tx.ExecContext(db, writeLog, append(args, text(it.Root), text(s.Reason))...); err != nil {
 			return err
 		}
 	}
-	for _, id := range s.supersede {
+	for _, id := range s.Supersede {
 		if err := a.supersede(db, it, id); err != nil {
 			return err
 		}
@@ -140,10 +141,10 @@ ON CONFLICT (consumer_group, event_id) DO UPDATE SET status = excluded.status, e
 
 // supersede marks another event of the item's lineage, which may not have
 // been seen here: should it come, it is a duplicate.
-func (a *apply) supersede(db context.Context, it *item, id string) error {
+func (a *apply) supersede(db context.Context, it *consumelog.Item, id string) error {
 	a.extra++
-	_, err := a.tx.ExecContext(db, supersedeLog, a.base+int64(len(a.items))+a.extra, a.w.Group, id, it.eventType, it.key,
-		statusSuperseded, micros(it.appended), a.now.UnixMicro(), it.root, "event "+it.eventID+" took its place")
+	_, err := a.tx.ExecContext(db, supersedeLog, a.base+int64(len(a.items))+a.extra, a.w.Group, id, it.EventType, it.Key,
+		consumelog.StatusSuperseded, micros(it.Appended), a.now.UnixMicro(), it.Root, "event "+it.EventID+" took its place")
 	return err
 }
 
@@ -151,50 +152,50 @@ const rejectLog = `UPDATE t_message_consume_log SET status = ?, reason = ? WHERE
 
 // reject records what a handler has refused, or what a compensation has found
 // that it needs not do.
-func (a *apply) reject(db context.Context, i int, s *step, reason string) error {
-	status := statusRejected
-	if s.status == statusCompensated {
-		status, reason = s.status, s.reason+"; "+reason
+func (a *apply) reject(db context.Context, i int, s *consumelog.Step, reason string) error {
+	status := consumelog.StatusRejected
+	if s.Status == consumelog.StatusCompensated {
+		status, reason = s.Status, s.Reason+"; "+reason
 	}
-	_, err := a.tx.ExecContext(db, rejectLog, status, reason, a.w.Group, a.items[i].eventID)
+	_, err := a.tx.ExecContext(db, rejectLog, status, reason, a.w.Group, a.items[i].EventID)
 	return err
 }
 
 const writeSeq = `INSERT INTO t_consume_seq (consumer_group, aggregate_type, aggregate_id, last_seq) VALUES (?,?,?,?)
 ON CONFLICT (consumer_group, aggregate_type, aggregate_id) DO UPDATE SET last_seq = max(last_seq, excluded.last_seq)`
 
-func (a *apply) moveSeq(db context.Context, m seqMove) error {
-	if _, err := a.tx.ExecContext(db, writeSeq, a.w.Group, m.aggregateType, m.aggregateID, m.last); err != nil {
-		return fmt.Errorf("move sequence of %s %s: %w", m.aggregateType, m.aggregateID, err)
+func (a *apply) moveSeq(db context.Context, m consumelog.SeqMove) error {
+	if _, err := a.tx.ExecContext(db, writeSeq, a.w.Group, m.AggregateType, m.AggregateID, m.Last); err != nil {
+		return fmt.Errorf("move sequence of %s %s: %w", m.AggregateType, m.AggregateID, err)
 	}
 	return nil
 }
 
 // aftermath writes what a step says beside the log.
-func (a *apply) aftermath(db context.Context, i int, s *step) error {
+func (a *apply) aftermath(db context.Context, i int, s *consumelog.Step) error {
 	it := &a.items[i]
-	for _, id := range s.remove {
+	for _, id := range s.Remove {
 		if _, err := a.tx.ExecContext(db, deleteRetry, id); err != nil {
 			return err
 		}
 	}
-	if s.place != nil {
+	if s.Place != nil {
 		if err := a.store(db, it, s); err != nil {
 			return err
 		}
 	}
-	if s.letter != nil {
-		if err := a.openLetter(db, it, s.letter); err != nil {
+	if s.Letter != nil {
+		if err := a.openLetter(db, it, s.Letter); err != nil {
 			return err
 		}
 	}
-	for _, c := range s.closed {
-		if err := closeLetter(db, a.tx, a.w.Group, c, it.eventID, a.now); err != nil {
+	for _, c := range s.Closed {
+		if err := closeLetter(db, a.tx, a.w.Group, c, it.EventID, a.now); err != nil {
 			return err
 		}
 	}
-	if s.promote && !slices.Contains(a.keys, it.key) {
-		a.keys = append(a.keys, it.key)
+	if s.Promote && !slices.Contains(a.keys, it.Key) {
+		a.keys = append(a.keys, it.Key)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/govern"
+	"github.com/settlemq/settle/store/consumelog"
 )
 
 const deleteRetry = `DELETE FROM t_consume_retry WHERE id = ?`
@@ -23,19 +24,19 @@ const updateRetry = `UPDATE t_consume_retry SET state = ?, attempts = coalesce(?
 class = coalesce(?, class), cause = coalesce(?, cause), gap_since = coalesce(?, gap_since) WHERE id = ?`
 
 // store writes the item's row of the retry store.
-func (a *apply) store(db context.Context, it *item, s *step) error {
-	at := s.place
-	state := statusParked
-	if at.dead {
-		state = statusDead
+func (a *apply) store(db context.Context, it *consumelog.Item, s *consumelog.Step) error {
+	at := s.Place
+	state := consumelog.StatusParked
+	if at.Dead {
+		state = consumelog.StatusDead
 	}
-	tried := s.verdict == settle.VerdictParked || s.verdict == settle.VerdictDead
+	tried := s.Verdict == settle.VerdictParked || s.Verdict == settle.VerdictDead
 	if it.RetryID != 0 {
-		return a.restore(db, at, it, state, tried, s.verdict)
+		return a.restore(db, at, it, state, tried, s.Verdict)
 	}
-	id := sql.NullInt64{Int64: at.id, Valid: at.id != 0}
+	id := sql.NullInt64{Int64: at.ID, Valid: at.ID != 0}
 	if id.Valid {
-		if _, err := a.tx.ExecContext(db, deleteRetry, at.id); err != nil {
+		if _, err := a.tx.ExecContext(db, deleteRetry, at.ID); err != nil {
 			return err
 		}
 	}
@@ -51,30 +52,30 @@ func (a *apply) store(db context.Context, it *item, s *step) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.tx.ExecContext(db, insertRetry, id, a.w.Group, it.key, it.eventID, it.eventType, e.AggregateType, it.seq, e.BizKey,
-		e.TraceID, state, at.blocking, attempts, micros(at.nextAt), string(at.class), at.cause, it.AcceptDuplicate, a.now.UnixMicro(), a.gap(at),
+	_, err = a.tx.ExecContext(db, insertRetry, id, a.w.Group, it.Key, it.EventID, it.EventType, e.AggregateType, it.Seq, e.BizKey,
+		e.TraceID, state, at.Blocking, attempts, micros(at.NextAt), string(at.Class), at.Cause, it.AcceptDuplicate, a.now.UnixMicro(), a.gap(at),
 		topicOf(it), r.At.Partition, r.At.Offset, r.Position, micros(r.RecordedAt), r.Key, rawOf(r), string(headers))
 	return err
 }
 
 // restore updates the row that the item came from. A follower that was looked
 // at too early keeps what is known of it.
-func (a *apply) restore(db context.Context, at *place, it *item, state string, tried bool, v settle.Verdict) error {
+func (a *apply) restore(db context.Context, at *consumelog.Place, it *consumelog.Item, state string, tried bool, v settle.Verdict) error {
 	var attempts sql.NullInt64
 	if tried {
 		attempts = sql.NullInt64{Int64: int64(it.Attempt), Valid: true}
 	}
 	var class, cause any
 	if v != settle.VerdictBlocked {
-		class, cause = string(at.class), at.cause
+		class, cause = string(at.Class), at.Cause
 	}
-	_, err := a.tx.ExecContext(db, updateRetry, state, attempts, micros(at.nextAt), class, cause, a.gap(at), it.RetryID)
+	_, err := a.tx.ExecContext(db, updateRetry, state, attempts, micros(at.NextAt), class, cause, a.gap(at), it.RetryID)
 	return err
 }
 
 // gap is when a gap was first seen, if it is now.
-func (a *apply) gap(at *place) any {
-	if !at.gap {
+func (a *apply) gap(at *consumelog.Place) any {
+	if !at.Gap {
 		return nil
 	}
 	return a.now.UnixMicro()
@@ -91,7 +92,7 @@ func rawOf(r *settle.Record) []byte {
 	return r.Raw
 }
 
-func topicOf(it *item) string {
+func topicOf(it *consumelog.Item) string {
 	if it.Record.At.Topic == "" && it.Record.Event != nil {
 		return it.Record.Event.Topic
 	}
@@ -133,7 +134,7 @@ opened_at = excluded.opened_at, due_at = excluded.due_at, closed_at = NULL, clos
 // openLetter opens the item's dead letter; one that was replayed and died
 // again opens anew under its id. A compensation that failed makes no event
 // younger: to replay one beyond the dedup window still takes a person's word.
-func (a *apply) openLetter(db context.Context, it *item, l *letter) error {
+func (a *apply) openLetter(db context.Context, it *consumelog.Item, l *consumelog.Letter) error {
 	r, e := &it.Record, it.Record.Event
 	if e == nil {
 		e = &settle.Event{}
@@ -142,9 +143,9 @@ func (a *apply) openLetter(db context.Context, it *item, l *letter) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.tx.ExecContext(db, openLetter, a.w.Group, it.eventID, it.eventType, e.AggregateType, it.key, it.seq, e.BizKey, e.TraceID,
-		string(l.class), l.cause, it.Attempt, l.blocking, a.now.UnixMicro(), a.now.Add(letterDue).UnixMicro(),
-		topicOf(it), r.At.Partition, r.At.Offset, r.Position, micros(it.appended), micros(r.RecordedAt), r.Key, rawOf(r), e.Payload, string(headers))
+	_, err = a.tx.ExecContext(db, openLetter, a.w.Group, it.EventID, it.EventType, e.AggregateType, it.Key, it.Seq, e.BizKey, e.TraceID,
+		string(l.Class), l.Cause, it.Attempt, l.Blocking, a.now.UnixMicro(), a.now.Add(letterDue).UnixMicro(),
+		topicOf(it), r.At.Partition, r.At.Offset, r.Position, micros(it.Appended), micros(r.RecordedAt), r.Key, rawOf(r), e.Payload, string(headers))
 	return err
 }
 
@@ -153,11 +154,11 @@ WHERE consumer_group = ? AND event_id = ? AND destination = '' AND state IN ('OP
 
 // closeLetter ends the dead letter of an event that has left the retry store,
 // in the transaction that made its effect.
-func closeLetter(db context.Context, tx *sql.Tx, group string, c closing, by string, now time.Time) error {
+func closeLetter(db context.Context, tx *sql.Tx, group string, c consumelog.Closing, by string, now time.Time) error {
 	who := ""
-	if c.state == govern.StateSuperseded {
+	if c.State == govern.StateSuperseded {
 		who = "event " + by
 	}
-	_, err := tx.ExecContext(db, endLetter, c.state, now.UnixMicro(), who, who, group, c.eventID)
+	_, err := tx.ExecContext(db, endLetter, c.State, now.UnixMicro(), who, who, group, c.EventID)
 	return err
 }

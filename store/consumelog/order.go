@@ -1,4 +1,4 @@
-package sqlite
+package consumelog
 
 import (
 	"slices"
@@ -18,29 +18,30 @@ const (
 )
 
 // counted reports whether the group follows the producer's count of the item.
-func (p *planner) counted(it *item) bool { return p.w.OrderedBySeq && it.seq > 0 }
+func (p *planner) counted(it *Item) bool { return p.w.OrderedBySeq && it.Seq > 0 }
 
-func (it *item) aggregate() seqKey {
+// Aggregate names what the producer counts the item of.
+func (it *Item) Aggregate() SeqKey {
 	if it.Record.Event == nil {
-		return seqKey{}
+		return SeqKey{}
 	}
-	return seqKey{it.Record.Event.AggregateType, it.key}
+	return SeqKey{it.Record.Event.AggregateType, it.Key}
 }
 
 // sequence compares the item with the last one of its aggregate. The first
 // that a group sees sets the base; what a person has replayed may pass.
-func (p *planner) sequence(it *item, held *retryRow) order {
-	if !p.counted(it) || held != nil && held.replays > 0 {
+func (p *planner) sequence(it *Item, held *RetryRow) order {
+	if !p.counted(it) || held != nil && held.Replays > 0 {
 		return inSequence
 	}
-	last, begun := p.seqs[it.aggregate()]
-	for p.passed[it.aggregate()][last+1] {
+	last, begun := p.Seqs[it.Aggregate()]
+	for p.Passed[it.Aggregate()][last+1] {
 		last++
 	}
 	switch {
-	case !begun || it.seq == last+1:
+	case !begun || it.Seq == last+1:
 		return inSequence
-	case it.seq <= last:
+	case it.Seq <= last:
 		return outOfSequence
 	}
 	return sequenceGap
@@ -48,26 +49,26 @@ func (p *planner) sequence(it *item, held *retryRow) order {
 
 // gap parks an item whose predecessor has not come, and gives up once it has
 // waited as long as the group allows.
-func (p *planner) gap(it *item, held *retryRow, pos int64) step {
+func (p *planner) gap(it *Item, held *RetryRow, pos int64) Step {
 	until := p.now.Add(p.w.GapTimeout)
-	counting := held != nil && !held.gapSince.IsZero()
+	counting := held != nil && !held.GapSince.IsZero()
 	if counting {
-		until = held.gapSince.Add(p.w.GapTimeout)
+		until = held.GapSince.Add(p.w.GapTimeout)
 		if !p.now.Before(until) {
 			return p.die(it, held, pos, settle.VerdictDead, settle.ClassSequenceGap, "what is before it in the sequence never came", p.blocks(it))
 		}
 	}
 	s := p.park(it, pos, settle.VerdictSequenceGap, settle.ClassSequenceGap, "what is before it in the sequence has not come", until)
-	s.place.gap = !counting
+	s.Place.Gap = !counting
 	return s
 }
 
-func (p *planner) advance(it *item) {
-	k := it.aggregate()
-	if last, begun := p.seqs[k]; begun && it.seq <= last {
+func (p *planner) advance(it *Item) {
+	k := it.Aggregate()
+	if last, begun := p.Seqs[k]; begun && it.Seq <= last {
 		return
 	}
-	p.seqs[k] = it.seq
+	p.Seqs[k] = it.Seq
 	if !slices.Contains(p.moved, k) {
 		p.moved = append(p.moved, k)
 	}
@@ -75,7 +76,7 @@ func (p *planner) advance(it *item) {
 
 // position is the item's place among the rows that hold its key: its own row,
 // that of the event it was edited from, or behind them all.
-func (p *planner) position(it *item, edit *lineage) int64 {
+func (p *planner) position(it *Item, edit *lineage) int64 {
 	switch {
 	case it.RetryID != 0:
 		return it.RetryID
@@ -87,22 +88,22 @@ func (p *planner) position(it *item, edit *lineage) int64 {
 
 // blocked reports whether something before the item holds its key. In a group
 // that follows the producer's count that count says what is before.
-func (p *planner) blocked(it *item, pos int64) bool {
+func (p *planner) blocked(it *Item, pos int64) bool {
 	if p.w.Pass {
 		return false
 	}
-	if held, ok := p.retries[it.RetryID]; ok && it.RetryID != 0 && !held.blocking {
+	if held, ok := p.Retries[it.RetryID]; ok && it.RetryID != 0 && !held.Blocking {
 		return false
 	}
-	for _, b := range p.blockers[it.key] {
-		if p.gone[b.id] || b.id == pos {
+	for _, b := range p.Blockers[it.Key] {
+		if p.gone[b.ID] || b.ID == pos {
 			continue
 		}
-		if p.counted(it) && b.seq > 0 {
-			if b.seq < it.seq {
+		if p.counted(it) && b.Seq > 0 {
+			if b.Seq < it.Seq {
 				return true
 			}
-		} else if b.id < pos {
+		} else if b.ID < pos {
 			return true
 		}
 	}
@@ -117,38 +118,38 @@ type lineage struct {
 	wait time.Time
 	// live members are parked or dead; pos is the first row that one has in
 	// the retry store.
-	live []member
+	live []Member
 	pos  int64
 	// absent members have no log row, or one that says discarded.
 	absent []string
 }
 
-func (p *planner) lineage(it *item) lineage {
+func (p *planner) lineage(it *Item) lineage {
 	var l lineage
-	if it.supersedes == "" {
+	if it.Supersedes == "" {
 		return l
 	}
-	members := p.lineages[it.root]
-	for _, id := range []string{it.root, it.supersedes} {
-		if !slices.ContainsFunc(members, func(m member) bool { return m.eventID == id }) {
-			members = append(members, member{eventID: id})
+	members := p.Lineages[it.Root]
+	for _, id := range []string{it.Root, it.Supersedes} {
+		if !slices.ContainsFunc(members, func(m Member) bool { return m.EventID == id }) {
+			members = append(members, Member{EventID: id})
 		}
 	}
 	for _, m := range members {
-		row, known := p.logged[m.eventID]
+		row, known := p.Logged[m.EventID]
 		switch {
-		case m.eventID == it.eventID:
-		case !known || row.status == statusDiscarded || row.no > it.no:
-			l.absent = append(l.absent, m.eventID)
-		case effective(row.status):
-			l.done = m.eventID
-		case waiting(row.status):
+		case m.EventID == it.EventID:
+		case !known || row.Status == StatusDiscarded || row.No > it.No:
+			l.absent = append(l.absent, m.EventID)
+		case effective(row.Status):
+			l.done = m.EventID
+		case waiting(row.Status):
 			l.live = append(l.live, m)
-			if m.retryID != 0 && !p.gone[m.retryID] && (l.pos == 0 || m.retryID < l.pos) {
-				l.pos = m.retryID
+			if m.RetryID != 0 && !p.gone[m.RetryID] && (l.pos == 0 || m.RetryID < l.pos) {
+				l.pos = m.RetryID
 			}
-		case row.status != statusSuperseded:
-			if until := row.processed.Add(p.takeoverAfter()); p.now.Before(until) {
+		case row.Status != StatusSuperseded:
+			if until := row.Processed.Add(p.takeoverAfter()); p.now.Before(until) {
 				l.wait = until
 			} else {
 				l.live = append(l.live, m)
@@ -160,18 +161,18 @@ func (p *planner) lineage(it *item) lineage {
 
 // closing adds to the step of an edited event that it takes the place of
 // those before it in its lineage.
-func (l *lineage) closing(s step) step {
-	if !s.run && s.place == nil {
+func (l *lineage) closing(s Step) Step {
+	if !s.Run && s.Place == nil {
 		return s
 	}
 	for _, m := range l.live {
-		s.supersede = append(s.supersede, m.eventID)
-		s.closed = append(s.closed, closing{m.eventID, govern.StateSuperseded})
-		if m.retryID != 0 && (s.place == nil || s.place.id != m.retryID) {
-			s.remove = append(s.remove, m.retryID)
-			s.promote = true
+		s.Supersede = append(s.Supersede, m.EventID)
+		s.Closed = append(s.Closed, Closing{m.EventID, govern.StateSuperseded})
+		if m.RetryID != 0 && (s.Place == nil || s.Place.ID != m.RetryID) {
+			s.Remove = append(s.Remove, m.RetryID)
+			s.Promote = true
 		}
 	}
-	s.supersede = append(s.supersede, l.absent...)
+	s.Supersede = append(s.Supersede, l.absent...)
 	return s
 }
