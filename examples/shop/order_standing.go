@@ -64,14 +64,9 @@ func (s *standing) ask(ctx context.Context, m *member) error {
 // needs a person, then what is tried again, then what is on its way, and last
 // what only time or the customer brings.
 func (s *standing) waiting() string {
-	for _, d := range s.letters {
-		switch d.State {
-		case govern.StateReplaying:
-			return fmt.Sprintf("%s is being replayed at %s", d.EventType, place(d))
-		case govern.StateCompensating:
-			return fmt.Sprintf("%s is being compensated at %s", d.EventType, place(d))
-		}
-		return fmt.Sprintf("%s is a dead letter at %s: %s", d.EventType, place(d), d.Reason)
+	open := slices.IndexFunc(s.letters, func(d govern.DeadLetter) bool { return d.State == govern.StateOpen })
+	if len(s.letters) > 0 {
+		return letterWaits(s.letters[max(open, 0)])
 	}
 	if len(s.silent) > 0 {
 		return "not known: the " + s.silent[0] + " service does not answer"
@@ -79,13 +74,22 @@ func (s *standing) waiting() string {
 	if i := slices.IndexFunc(s.steps, func(t govern.Step) bool { return t.Stage == govern.StageParked }); i >= 0 {
 		return s.retried(s.steps[i])
 	}
-	if lifecycle.Final(s.order.Status) {
-		return ""
-	}
-	if way := s.onItsWay(); way != "" {
+	// Also of an order that has ended: while an outside system is away nobody
+	// counts an attempt, and its coupon is missing all the same.
+	if way := s.onItsWay(); way != "" || lifecycle.Final(s.order.Status) {
 		return way
 	}
 	return s.forTime()
+}
+
+func letterWaits(d govern.DeadLetter) string {
+	switch d.State {
+	case govern.StateReplaying:
+		return fmt.Sprintf("%s is being replayed at %s", d.EventType, place(d))
+	case govern.StateCompensating:
+		return fmt.Sprintf("%s is being compensated at %s", d.EventType, place(d))
+	}
+	return fmt.Sprintf("%s is a dead letter at %s: %s", d.EventType, place(d), d.Reason)
 }
 
 // place says where a dead letter is.

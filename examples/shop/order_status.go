@@ -27,9 +27,9 @@ type OrderStatus struct {
 	TraceID   string    `json:"traceId"`
 	CreatedAt time.Time `json:"createdAt"`
 	UpdatedAt time.Time `json:"updatedAt"`
-	// Settled is true when the order is completed or cancelled and no event of
-	// it waits for a retry or a person, at any service. Otherwise Waiting says
-	// what for.
+	// Settled is true when the order is completed or cancelled and every event of
+	// it is done at each service that handles it, its timers aside. Otherwise
+	// Waiting says what for.
 	Settled bool   `json:"settled"`
 	Waiting string `json:"waiting,omitempty"`
 }
