@@ -27,8 +27,11 @@ import (
 
 // The test binary is the program, too: a demo starts itself as its children.
 func TestMain(m *testing.M) {
-	if os.Getenv("SETTLE_TEST_MAIN") == "" {
+	switch os.Getenv("SETTLE_TEST_MAIN") {
+	case "":
 		os.Exit(m.Run())
+	case asProducer:
+		os.Exit(produce(os.Args[1:]))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
