@@ -95,6 +95,10 @@ func (d *demo) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := d.pageable(); err != nil {
+		remove()
+		return err
+	}
 	report, err := d.drill(ctx, dir, orders)
 	d.screen.end()
 	switch {
@@ -164,11 +168,6 @@ func (d *demo) prepare() ([]shop.FeedOrder, error) {
 	if d.faults != "" {
 		if d.named, err = drill.ParseFaults(d.faults); err != nil {
 			return nil, usagef("%w", err)
-		}
-	}
-	if d.report != "" {
-		if err := writable(d.report); err != nil {
-			return nil, err
 		}
 	}
 	if d.skipBad && d.input == "" {
@@ -279,14 +278,4 @@ func self() string {
 		return "go run ./cmd/settle"
 	}
 	return filepath.Base(path)
-}
-
-// writable makes sure of a file before minutes are spent on what is to go into
-// it.
-func writable(path string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return usagef("--report: %w", err)
-	}
-	return f.Close()
 }

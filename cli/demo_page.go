@@ -3,11 +3,36 @@ package cli
 import (
 	"bufio"
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/settlemq/settle/drill"
 )
+
+// pageable makes sure of the report's place before minutes are spent on what
+// is to go there, and leaves nothing in it: who is interrupted has no report.
+func (d *demo) pageable() error {
+	if d.report == "" {
+		return nil
+	}
+	there, err := os.Stat(d.report)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return usagef("--report: %w", err)
+	case there.IsDir():
+		return usagef("--report %s is a directory; name a file", d.report)
+	case !there.Mode().IsRegular():
+		return usagef("--report %s is not a regular file, and the page would take its place; name a file", d.report)
+	}
+	f, err := os.CreateTemp(filepath.Dir(d.report), ".settle-report-")
+	if err != nil {
+		return usagef("--report %s: %w", d.report, err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
 
 // page writes the report as an HTML page, if one was asked for: whole, or not
 // at all.

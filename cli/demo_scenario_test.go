@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -73,5 +74,28 @@ func TestTheLettersADemoLeavesAreRepairedByTheCommandsItPrints(t *testing.T) {
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("the shop that stayed ends with %v", err)
+	}
+}
+
+// As root, a page for /dev/null would take the device's place.
+func TestAReportTakesTheNameOfNothingButAFileAndLeavesNoneWhenTheDemoDoesNotRun(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--report", os.DevNull}, "not a regular file"},
+		{[]string{"--report", dir}, "is a directory"},
+		{[]string{"--report", filepath.Join(dir, "none", "r.html")}, "no such file"},
+		{[]string{"--report", filepath.Join(dir, "r.html"), "--skip-bad"}, "--skip-bad"},
+		{[]string{"--report", filepath.Join(dir, "r.html"), "--dir", "/"}, "in use"},
+	} {
+		code, _, errs := run(t, append([]string{"demo", "--orders", "1"}, c.args...)...)
+		if code != cli.ExitUsage || !strings.Contains(errs, c.says) {
+			t.Errorf("demo %v: exit %d, %q; want exit 2 and %q", c.args, code, errs, c.says)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("there is %v, %v; want nothing", left, err)
 	}
 }

@@ -72,7 +72,7 @@ func (a *app) loadCommand() *cobra.Command {
 // loadOrders returns as many orders as will be placed, with keys of this run.
 func loadOrders(rate float64, length time.Duration) ([]shop.FeedOrder, error) {
 	n := rate * length.Seconds()
-	if n < 1 || n > 1_000_000 {
+	if !(n >= 1 && n <= 1_000_000) { // not a number is neither
 		return nil, usagef("--rate %v for %s makes %.0f orders; it must be 1 to 1000000", rate, length, n)
 	}
 	feed, err := shop.SampleFeed()

@@ -109,7 +109,7 @@ func TestALoadStocksWhatItOrdersAndRefusesWhatCanNotBe(t *testing.T) {
 		t.Errorf("%d articles are stocked, %v", articles, err)
 	}
 	for _, args := range [][]string{
-		{"load", "--url", "127.0.0.1:8080"}, {"load", "--rate", "0"}, {"load", "--rate", "-5"}, {"load", "--for", "0s"},
+		{"load", "--url", "127.0.0.1:8080"}, {"load", "--rate", "0"}, {"load", "--rate", "-5"}, {"load", "--for", "0s"}, {"load", "--rate", "NaN"}, {"load", "--rate", "Inf"},
 		{"load", "--rate", "1e9", "--for", "1h"}, {"load", "--url", url, "--stock", os.TempDir() + "/no-such-shop"},
 	} {
 		if code, _, errs := run(t, args...); code != cli.ExitUsage || errs == "" {
