@@ -344,6 +344,22 @@ func TestAnAnswerThatCannotBeReadIsADeadLetterAtOnce(t *testing.T) {
 	}
 }
 
+func TestAChangeNamesTheEventThatCausedItAndKeepsItsTrace(t *testing.T) {
+	s := ordersIn(t)
+	tell(t, s, "k", PayLater, lifecycle.CustomerPays)
+	e := &settle.Event{ID: settle.NewID(), Type: lifecycle.InventoryReserved, AggregateID: OrderID("k"), TraceID: "another", Payload: []byte(`{}`)}
+	if err := inTx(t.Context(), s.db, func(tx *sql.Tx) error { return s.heard(t.Context(), tx, e) }); err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[string]string{lifecycle.OrderCreated: "", lifecycle.OrderPayRequested: "", lifecycle.OrderReserved: e.ID} {
+		var cause, trace string
+		err := s.db.Reader.QueryRow(`SELECT coalesce(causation_id, ''), trace_id FROM t_outbox_event WHERE event_type = ?`, kind).Scan(&cause, &trace)
+		if err != nil || cause != want || trace != "trace" {
+			t.Errorf("%s is caused by %q in trace %s: %v; want %q", kind, cause, trace, err, want)
+		}
+	}
+}
+
 func TestTheTimerOfAPaymentIsStoredWithItsOrder(t *testing.T) {
 	s := ordersIn(t)
 	o := tell(t, s, "k", PayLater)
