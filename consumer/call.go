@@ -22,6 +22,9 @@ type call[Tx any] struct {
 	events   []*settle.Event
 	tx       Tx
 	batchErr error
+	// asking is what the External handler of this work asks, asker that handler.
+	asking asking
+	asker  *handler[Tx]
 
 	limit limit
 }
@@ -35,13 +38,17 @@ func (s *session[Tx]) workOff(ctx context.Context) {
 }
 
 func (c *call[Tx]) apply(cmd Apply) Applied {
-	c.cmd, c.times, c.events, c.batchErr = cmd, c.times[:0], c.events[:0], nil
+	c.cmd, c.times, c.events, c.batchErr, c.asking = cmd, c.times[:0], c.events[:0], nil, asking{}
 	if cmd.Batch != "" || c.s.cfg.Crash != nil {
 		cmd.Work.BeforeCommit = c.beforeCommit
 	}
 	// Crash here: nothing was written; the records are delivered again.
 	c.s.crash("consume.before_apply")
 	results, err := c.s.inbox.Apply(c.work, cmd.Work, c.handle)
+	for err == nil && c.asking.question != nil {
+		c.answer(c.asker)
+		results, err = c.s.inbox.Apply(c.work, cmd.Work, c.handle)
+	}
 	c.limit.end()
 	if err == nil && c.batchErr == nil && len(c.events) > 0 {
 		err = errors.New("apply work: the store has not called BeforeCommit; batch handlers can't run on it")
@@ -69,7 +76,13 @@ func (c *call[Tx]) handle(ctx context.Context, tx Tx, i int) error {
 		c.events, c.tx = append(c.events, e), tx
 		return nil
 	}
+	if h.options.External {
+		c.asker, ctx = h, c.asking.begin(ctx)
+	}
 	err = c.timed(ctx, h, 1, func(ctx context.Context) error { return h.one(ctx, tx, e) })
+	if c.asking.question != nil {
+		return errAsk // whatever the handler makes of it: nothing may be kept
+	}
 	if err == nil {
 		// Crash here: the effect is rolled back with everything else.
 		c.s.crash("consume.in_handler")

@@ -35,8 +35,9 @@ type BatchHandler[Tx any] func(ctx context.Context, tx Tx, events []*settle.Even
 type HandlerOptions struct {
 	// External means that the handler has effects outside the transaction. It
 	// is called for one event at a time, alone in its transaction; the outside
-	// may still see an event twice and is to be given Event.ID as idempotency
-	// key. Defaults to false.
+	// may still see an event twice and is to be given Event.ID, or what comes
+	// with the event, as idempotency key. It may call the outside by Ask, so that
+	// no transaction waits for the answer. Defaults to false.
 	External bool
 	// MaxVersion is the highest version of the payload that the handler takes;
 	// an event above it is a dead letter of class unknown_version. Defaults to 1.

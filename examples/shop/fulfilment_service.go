@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/consumer"
 	"github.com/settlemq/settle/examples/shop/lifecycle"
 )
 
@@ -59,7 +60,9 @@ func (s *fulfilmentService) paid(ctx context.Context, tx *sql.Tx, e *settle.Even
 	if err != nil || !row.Changes() {
 		return err
 	}
-	tracking, err := s.outside.carrier.Ship(ctx, p.orderID, order.Items)
+	tracking, err := consumer.Ask(ctx, func(ctx context.Context) (string, error) {
+		return s.outside.carrier.Ship(ctx, p.orderID, order.Items)
+	})
 	if err != nil {
 		return fmt.Errorf("ship order %s: %w", p.orderID, err)
 	}
@@ -101,7 +104,8 @@ func (s *fulfilmentService) giveUp(ctx context.Context, tx *sql.Tx, e *settle.Ev
 	if err != nil || !row.Changes() {
 		return err
 	}
-	if err := s.outside.carrier.Cancel(ctx, p.orderID); err != nil {
+	_, err = consumer.Ask(ctx, func(ctx context.Context) (any, error) { return nil, s.outside.carrier.Cancel(ctx, p.orderID) })
+	if err != nil {
 		return fmt.Errorf("cancel shipment of order %s: %w", p.orderID, err)
 	}
 	// Crash here: the carrier ships nothing and nobody knows; the compensation

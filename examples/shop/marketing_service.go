@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/consumer"
 	"github.com/settlemq/settle/examples/shop/lifecycle"
 )
 
@@ -69,7 +70,10 @@ func (s *marketingService) paid(ctx context.Context, tx *sql.Tx, e *settle.Event
 	}
 	facts := rewardFacts{OrderID: r.orderID, Points: points(order.Amount)}
 	if value := s.rules.coupon(order.Amount); value > 0 {
-		if facts.Coupon, err = s.outside.coupons.Grant(ctx, r.orderID, order.CustomerID, value); err != nil {
+		facts.Coupon, err = consumer.Ask(ctx, func(ctx context.Context) (string, error) {
+			return s.outside.coupons.Grant(ctx, r.orderID, order.CustomerID, value)
+		})
+		if err != nil {
 			return fmt.Errorf("grant coupon for order %s: %w", r.orderID, err)
 		}
 		// Crash here: the customer has the coupon and nothing is noted; the
@@ -135,7 +139,8 @@ func (s *marketingService) takeBack(ctx context.Context, tx *sql.Tx, r instance)
 
 // revoke takes the order's coupon back, if there is one, and bars another.
 func (s *marketingService) revoke(ctx context.Context, orderID string) error {
-	if err := s.outside.coupons.Revoke(ctx, orderID); err != nil {
+	_, err := consumer.Ask(ctx, func(ctx context.Context) (any, error) { return nil, s.outside.coupons.Revoke(ctx, orderID) })
+	if err != nil {
 		return fmt.Errorf("revoke coupon of order %s: %w", orderID, err)
 	}
 	// Crash here: the coupon is gone and nobody knows; what asked for it is run

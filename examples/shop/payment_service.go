@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/consumer"
 	"github.com/settlemq/settle/examples/shop/lifecycle"
 )
 
@@ -104,7 +105,9 @@ func (s *paymentService) ask(ctx context.Context, p instance, input string, orde
 	switch providerCall(s.payments.machine, p.state, input) {
 	case callCapture:
 		if order.Amount > 0 {
-			declined, err = s.outside.provider.Capture(ctx, p.orderID, order.CustomerID, order.Amount)
+			declined, err = consumer.Ask(ctx, func(ctx context.Context) (string, error) {
+				return s.outside.provider.Capture(ctx, p.orderID, order.CustomerID, order.Amount)
+			})
 		}
 		if err != nil {
 			return "", "", fmt.Errorf("capture %v: %w", order.Amount, err)
@@ -116,7 +119,7 @@ func (s *paymentService) ask(ctx context.Context, p instance, input string, orde
 	case callVoid:
 		returned := false
 		if order.Amount > 0 {
-			returned, err = s.outside.provider.Void(ctx, p.orderID)
+			returned, err = consumer.Ask(ctx, func(ctx context.Context) (bool, error) { return s.outside.provider.Void(ctx, p.orderID) })
 		}
 		if err != nil {
 			return "", "", fmt.Errorf("void payment: %w", err)

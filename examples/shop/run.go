@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -147,12 +148,20 @@ func (p *process) relay(ctx context.Context, m *member) error {
 	return relay.New(m.db.Log, p.broker, cfg).Run(ctx)
 }
 
+// calls is how many events of a service may wait for an outside system at a
+// time: a slow one would let all others wait behind it.
+const calls = 8
+
 func (p *process) consume(ctx context.Context, m *member) error {
 	role := ConsumerRole(m.name)
 	cfg := p.cfg.Consumer
 	cfg.Crash, cfg.Logger, cfg.Core = p.cfg.Crash, p.logger(role), true
+	all := m.reactions()
+	if cfg.Concurrency == 0 && slices.ContainsFunc(all, func(r reaction) bool { return r.outside }) {
+		cfg.Concurrency = calls
+	}
 	c := consumer.New(m.name, p.broker, m.db.Inbox, cfg)
-	for _, r := range m.reactions() {
+	for _, r := range all {
 		o := consumer.HandlerOptions{External: r.outside}
 		c.HandleWith(r.on, o, r.do)
 		if r.undo != nil {

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 var points = []string{
 	"order.before_commit", "order.after_commit",
 	"relay.after_poll", "relay.before_publish", "relay.after_publish", "relay.before_commit", "relay.after_commit",
-	"consume.after_fetch", "consume.before_apply", "consume.in_handler", "consume.before_commit", "consume.after_commit", "consume.after_ack",
+	"consume.after_fetch", "consume.before_apply", "consume.after_ask", "consume.in_handler", "consume.before_commit", "consume.after_commit", "consume.after_ack",
 	"replay.before_commit", "replay.after_commit",
 }
 
