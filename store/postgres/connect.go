@@ -81,7 +81,7 @@ const (
 )
 
 // oldest is the first server version with everything that is used here.
-const oldest = 130000
+const oldest = 140000
 
 // setUp looks at the server and migrates. It tells whether a pooler stands
 // between: it hides the process that the server has for this connection.

@@ -1,0 +1,158 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/settlemq/settle/relay"
+)
+
+// Log is the outbox table read as a log: what a relay works on. Each relay
+// needs a Log of its own.
+type Log struct {
+	s *Store
+
+	mu   sync.Mutex
+	held holding
+	// turned are prepared transactions that may be owners of before; see Owners.
+	turned turnedOwners
+	// Where the next Retain and Sweep begin to look, so that rows which must
+	// stay are not looked at again and again.
+	retainFrom, pruneFrom, sweepFrom int64
+}
+
+// holding is the lease that this Log has taken, and for how long it runs.
+type holding struct {
+	lease relay.Lease
+	ttl   time.Duration
+}
+
+// Log returns the outbox of the schema as what a relay works on.
+func (s *Store) Log() *Log { return &Log{s: s} }
+
+var _ relay.Store = (*Log)(nil)
+
+func (l *Log) holding() holding {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held
+}
+
+func (l *Log) hold(h holding) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = h
+}
+
+const (
+	// The page and what is known of its durability are one statement, because
+	// each statement has a snapshot of its own. ORDER BY and LIMIT in each branch
+	// let both be read by index and no further than needed. The first arm is one
+	// row: the newest checkpoint (0 if there is none), the version of the control
+	// rows, and whether what was read may still be lost in a crash: WAL is
+	// inserted before a commit can be seen, and flushed at some time after. A
+	// standby that commits wait for may be behind the flush.
+	poll = `SELECT coalesce(c.epoch, 0) AS epoch, coalesce(c.number, 0) AS number, v.version,
+ pg_current_wal_insert_lsn() > pg_current_wal_flush_lsn() OR current_setting('synchronous_standby_names') <> '' AS not_durable, ` + noRow + `
+FROM settle_control_version v
+LEFT JOIN LATERAL (SELECT epoch, number FROM t_outbox_checkpoint WHERE lane = $6 ORDER BY epoch DESC, number DESC LIMIT 1) c ON true
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, ` + rowNames + ` FROM (
+ SELECT u.*, sum(octet_length(u.payload)) OVER (ORDER BY u.id ROWS UNBOUNDED PRECEDING) - octet_length(u.payload) AS before FROM (
+  (SELECT ` + rowColumns + ` FROM t_outbox_event e WHERE e.id = ANY($1) ORDER BY e.id LIMIT $4)
+  UNION ALL
+  (SELECT ` + rowColumns + ` FROM t_outbox_event e WHERE e.id > $2 AND e.id <= $3 ORDER BY e.id LIMIT $4)
+  ORDER BY id LIMIT $4) u) w
+WHERE w.before <= $5`
+
+	// A plan made for one list of holes costs more to make than to run.
+	pollSettings = `SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('statement_timeout', $1, true)`
+)
+
+// Poll implements relay.Store.
+func (l *Log) Poll(ctx context.Context, q relay.PollQuery) (relay.Page, error) {
+	upTo := q.UpTo
+	if upTo == 0 {
+		upTo = math.MaxInt64
+	}
+	holes := below(q.Holes, q.After)
+	if holes == nil {
+		holes = []int64{}
+	}
+	p := relay.Page{Complete: true}
+	// One row more than there is room for tells whether the page is cut.
+	room := budget{rows: q.MaxRows, bytes: q.MaxBytes}
+	var b pgx.Batch
+	b.Queue(pollSettings, ms(l.s.cfg.StatementTimeout))
+	b.Queue(poll, holes, q.After, upTo, room.limit(), q.MaxBytes, l.holding().lease.Lane).Query(func(rows pgx.Rows) error {
+		return readPage(rows, &room, &p)
+	})
+	if err := l.s.own.SendBatch(ctx, &b).Close(); err != nil {
+		return relay.Page{}, fmt.Errorf("poll outbox: %w", err)
+	}
+	return p, nil
+}
+
+func readPage(rows pgx.Rows, room *budget, p *relay.Page) error {
+	var v pageRow
+	into := append([]any{&v.epoch, &v.number, &v.controls, &v.notDurable}, v.row.into()...)
+	last := int64(0)
+	for rows.Next() {
+		v.row.clear()
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		if v.epoch.Valid {
+			p.Epoch, p.Number, p.Controls, p.NotDurable = v.epoch.Int64, v.number.Int64, v.controls.Int64, v.notDurable.Bool
+			continue
+		}
+		row, size := v.row.row()
+		if !p.Complete || !room.takes(size) {
+			p.Complete = false
+			continue
+		}
+		if row.ID <= last {
+			return errors.New("rows do not come in the order of their ids")
+		}
+		last = row.ID
+		p.Rows = append(p.Rows, row)
+	}
+	// Behind a first row that is larger than the page nothing was returned.
+	p.Complete = p.Complete && room.bytes >= 0
+	return rows.Err()
+}
+
+// below returns the holes that a range above the cursor does not cover.
+func below(holes []int64, cursor int64) []int64 {
+	for i, id := range holes {
+		if id > cursor {
+			return holes[:i]
+		}
+	}
+	return holes
+}
+
+// budget is what a page may still take. A first row is always taken, or a
+// large one would stop the reader for ever.
+type budget struct {
+	rows, bytes int
+	some        bool
+}
+
+func (b *budget) limit() int64 { return int64(b.rows) + 1 }
+
+func (b *budget) takes(size int) bool {
+	if b.some && (b.rows <= 0 || b.bytes < size) {
+		return false
+	}
+	b.some = true
+	b.rows--
+	b.bytes -= size
+	return true
+}

@@ -1,0 +1,106 @@
+package postgres
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/settlemq/settle/relay"
+)
+
+// runs joins sorted ids that follow one another: a rolled-back bulk insert is
+// one run.
+func runs(ids []int64) [][2]int64 {
+	var all [][2]int64
+	for _, id := range ids {
+		if n := len(all); n > 0 && all[n-1][1]+1 == id {
+			all[n-1][1] = id
+			continue
+		}
+		all = append(all, [2]int64{id, id})
+	}
+	return all
+}
+
+// packReaders is how readers are stored: open is written in runs.
+func packReaders(readers []relay.Reader) string {
+	out := []byte{'['}
+	for i := range readers {
+		r := &readers[i]
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, '{')
+		if r.Destination != "" {
+			out = append(appendJSON(append(out, `"destination":`...), r.Destination), ',')
+		}
+		out = strconv.AppendInt(append(out, `"cursor":`...), r.Cursor, 10)
+		if r.CursorEvent != "" {
+			out = appendJSON(append(out, `,"cursor_event":`...), r.CursorEvent)
+		}
+		out = append(out, `,"open":[`...)
+		for k, run := range runs(r.Open) {
+			if k > 0 {
+				out = append(out, ',')
+			}
+			if run[0] == run[1] {
+				out = strconv.AppendInt(out, run[0], 10)
+				continue
+			}
+			out = strconv.AppendInt(append(out, '['), run[0], 10)
+			out = append(strconv.AppendInt(append(out, ','), run[1], 10), ']')
+		}
+		out = append(out, "]}"...)
+	}
+	return string(append(out, ']'))
+}
+
+func appendJSON(out []byte, s string) []byte {
+	b, err := json.Marshal(s)
+	if err != nil { // a string always encodes
+		b = []byte(`""`)
+	}
+	return append(out, b...)
+}
+
+// maxOpen bounds what a checkpoint may say is open, so that a damaged one can't
+// fill the memory.
+const maxOpen = 10_000_000
+
+func unpackReaders(packed string) ([]relay.Reader, error) {
+	var stored []struct {
+		Destination string            `json:"destination"`
+		Cursor      int64             `json:"cursor"`
+		CursorEvent string            `json:"cursor_event"`
+		Open        []json.RawMessage `json:"open"`
+	}
+	if err := json.NewDecoder(strings.NewReader(packed)).Decode(&stored); err != nil {
+		return nil, err
+	}
+	readers := make([]relay.Reader, len(stored))
+	for i, s := range stored {
+		readers[i] = relay.Reader{Destination: s.Destination, Cursor: s.Cursor, CursorEvent: s.CursorEvent}
+		for _, raw := range s.Open {
+			var run [2]int64
+			if raw[0] == '[' {
+				if err := json.Unmarshal(raw, &run); err != nil {
+					return nil, err
+				}
+			} else {
+				id, err := strconv.ParseInt(string(raw), 10, 64)
+				if err != nil {
+					return nil, err
+				}
+				run = [2]int64{id, id}
+			}
+			if run[1]-run[0] >= int64(maxOpen-len(readers[i].Open)) {
+				return nil, fmt.Errorf("more than %d ids are open", maxOpen)
+			}
+			for id := run[0]; id <= run[1]; id++ {
+				readers[i].Open = append(readers[i].Open, id)
+			}
+		}
+	}
+	return readers, nil
+}

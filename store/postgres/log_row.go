@@ -1,0 +1,97 @@
+package postgres
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/relay"
+)
+
+// What eventRow reads: of t_outbox_event as e, of a query that has selected
+// them, and in a row that has no event.
+const (
+	rowColumns = `e.id, e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.aggregate_seq, e.biz_key, e.trace_id, e.causation_id,
+ e.supersedes, e.topic, e.version, e.content_type, e.occurred_at, e.appended_at, e.not_before, e.headers, e.payload`
+	rowNames = `id, event_id, event_type, aggregate_type, aggregate_id, aggregate_seq, biz_key, trace_id, causation_id,
+ supersedes, topic, version, content_type, occurred_at, appended_at, not_before, headers, payload`
+	noRow = `NULL::bigint AS id, NULL::text AS event_id, NULL::text AS event_type, NULL::text AS aggregate_type, NULL::text AS aggregate_id,
+ NULL::bigint AS aggregate_seq, NULL::text AS biz_key, NULL::text AS trace_id, NULL::text AS causation_id, NULL::text AS supersedes,
+ NULL::text AS topic, NULL::integer AS version, NULL::text AS content_type, NULL::timestamptz AS occurred_at,
+ NULL::timestamptz AS appended_at, NULL::timestamptz AS not_before, NULL::jsonb AS headers, NULL::bytea AS payload`
+)
+
+// pageRow is a row of poll: the head, with an epoch, or an event.
+type pageRow struct {
+	epoch, number, controls pgtype.Int8
+	notDurable              pgtype.Bool
+	row                     eventRow
+}
+
+// eventRow is a row of t_outbox_event, or what a left join has in its place.
+type eventRow struct {
+	id, seq                            pgtype.Int8
+	version                            pgtype.Int4
+	eventID, eventType, aggType, aggID pgtype.Text
+	biz, trace, causation, supersedes  pgtype.Text
+	topic, contentType                 pgtype.Text
+	occurredAt, appendedAt, notBefore  pgtype.Timestamptz
+	headers                            []byte
+	payload                            []byte
+}
+
+func (r *eventRow) into() []any {
+	return []any{
+		&r.id, &r.eventID, &r.eventType, &r.aggType, &r.aggID, &r.seq, &r.biz, &r.trace, &r.causation,
+		&r.supersedes, &r.topic, &r.version, &r.contentType, &r.occurredAt, &r.appendedAt, &r.notBefore, &r.headers, &r.payload,
+	}
+}
+
+// clear lets go of bytes that a row keeps: scanning reuses nothing.
+func (r *eventRow) clear() { r.headers, r.payload = nil, nil }
+
+// row makes a row of what was read, and tells its size.
+func (r *eventRow) row() (relay.Row, int) {
+	e := &settle.Event{
+		ID: r.eventID.String, Type: r.eventType.String, AggregateType: r.aggType.String, AggregateID: r.aggID.String, AggregateSeq: r.seq.Int64,
+		BizKey: r.biz.String, TraceID: r.trace.String, CausationID: r.causation.String, Supersedes: r.supersedes.String, Topic: r.topic.String,
+		Version: int(r.version.Int32), ContentType: r.contentType.String, OccurredAt: instant(r.occurredAt), AppendedAt: instant(r.appendedAt),
+		NotBefore: instant(r.notBefore), Payload: r.payload,
+	}
+	if e.BizKey == "" {
+		e.BizKey = e.AggregateID
+	}
+	if e.OccurredAt.IsZero() {
+		e.OccurredAt = e.AppendedAt
+	}
+	row := relay.Row{ID: r.id.Int64, Event: e}
+	if len(r.headers) > 0 {
+		if err := json.Unmarshal(r.headers, &e.Headers); err != nil {
+			row.Defect = "headers are not a JSON object of strings: " + err.Error()
+		}
+	}
+	switch {
+	case e.AggregateID == "":
+		row.Defect = "aggregate_id is empty; it is the key that orders events"
+	case r.occurredAt.InfinityModifier != pgtype.Finite || r.appendedAt.InfinityModifier != pgtype.Finite || r.notBefore.InfinityModifier != pgtype.Finite:
+		row.Defect = "a time is infinite"
+	}
+	// A publisher refuses what can't be sent; a delayed event would wait for
+	// that until its time has come, in some year.
+	if row.Defect == "" && !e.NotBefore.IsZero() {
+		if err := e.Validate(); err != nil {
+			row.Defect = err.Error()
+		}
+	}
+	return row, len(r.headers) + len(r.payload)
+}
+
+// instant reads a nullable column of time.
+func instant(t pgtype.Timestamptz) time.Time {
+	if !t.Valid || t.InfinityModifier != pgtype.Finite {
+		return time.Time{}
+	}
+	return t.Time.UTC()
+}

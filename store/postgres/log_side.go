@@ -1,0 +1,125 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/relay"
+)
+
+// What stands before rowColumns: id, event id, type, key, topic and message id
+// by the side table, attempts, park number, suspect, dead, due time.
+const (
+	sideParked = `SELECT p.id, p.event_id, p.event_type, p.aggregate_id, p.destination, p.message_id, p.attempts, p.park_no, p.suspect, p.dead, NULL::timestamptz, ` +
+		rowColumns + ` FROM t_outbox_parked p LEFT JOIN t_outbox_event e ON e.id = p.id
+WHERE p.destination = $1 AND p.aggregate_id = $2 ORDER BY p.park_no LIMIT $3`
+
+	sideDelayed = `SELECT t.id, t.event_id, '', t.aggregate_id, t.destination, '', 0, 0::bigint, false, false, t.due_at, ` +
+		rowColumns + ` FROM t_outbox_delayed t LEFT JOIN t_outbox_event e ON e.id = t.id
+WHERE t.due_at <= $1 AND t.destination <> ALL($2) ORDER BY t.due_at, t.id LIMIT $3`
+
+	sideExtra = `SELECT x.id, '', '', '', '', x.message_id, 0, 0::bigint, false, false, NULL::timestamptz, ` +
+		rowColumns + ` FROM t_outbox_extra x LEFT JOIN t_outbox_event e ON e.id = x.id
+WHERE coalesce(e.topic, '') <> ALL($1) ORDER BY x.id LIMIT $2`
+
+	nextDelayed = `SELECT min(due_at) FROM t_outbox_delayed WHERE due_at > $1 AND destination <> ALL($2)`
+)
+
+// sideRows is how many rows fetchSide reads at once: each may be as large as an
+// event can be, and the page goes on while there is room.
+const sideRows = 32
+
+// Side implements relay.Store. Of a parked key it returns nothing from its
+// first dead row on: those wait for a person.
+func (l *Log) Side(ctx context.Context, q relay.SideQuery) (relay.SidePage, error) {
+	var p relay.SidePage
+	held := q.Held
+	if held == nil {
+		held = []string{}
+	}
+	err := l.s.snapshot(ctx, func(tx pgx.Tx) error {
+		limit := q.MaxRows + 1
+		switch q.Side {
+		case relay.SideParked:
+			return readSide(ctx, tx, q, &p, sideParked, q.Destination, q.Key, limit)
+		case relay.SideDelayed:
+			if err := readSide(ctx, tx, q, &p, sideDelayed, q.Now.UTC(), held, limit); err != nil || !p.Next.IsZero() {
+				return err
+			}
+			var next pgtype.Timestamptz
+			err := tx.QueryRow(ctx, nextDelayed, q.Now.UTC(), held).Scan(&next)
+			p.Next = instant(next)
+			return err
+		default:
+			return readSide(ctx, tx, q, &p, sideExtra, held, limit)
+		}
+	})
+	if err != nil {
+		return relay.SidePage{}, fmt.Errorf("read side table: %w", err)
+	}
+	return p, nil
+}
+
+const (
+	openSide  = `DECLARE side NO SCROLL CURSOR FOR `
+	fetchSide = `FETCH 32 FROM side`
+)
+
+// readSide reads through a cursor, a few rows at a time: a page of large rows
+// is not in memory before it is known to be too large.
+func readSide(ctx context.Context, tx pgx.Tx, q relay.SideQuery, p *relay.SidePage, query string, args ...any) error {
+	if _, err := tx.Exec(ctx, openSide+query, args...); err != nil {
+		return err
+	}
+	room := budget{rows: q.MaxRows, bytes: q.MaxBytes}
+	for {
+		var v sideRow
+		read, done := 0, false
+		err := each(ctx, tx, v.into(), func() {
+			read++
+			if done = done || v.dead; done {
+				return
+			}
+			row, size := v.row()
+			if !room.takes(size) {
+				p.More, p.Next, done = true, instant(v.due), true
+				return
+			}
+			p.Rows = append(p.Rows, row)
+		}, fetchSide)
+		if err != nil || done || read < sideRows {
+			return err
+		}
+	}
+}
+
+// sideRow is a row of a side table and its event.
+type sideRow struct {
+	id, parkNo                                int64
+	eventID, eventType, key, topic, messageID string
+	attempts                                  int
+	suspect, dead                             bool
+	due                                       pgtype.Timestamptz
+	event                                     eventRow
+}
+
+func (r *sideRow) into() []any {
+	return append([]any{&r.id, &r.eventID, &r.eventType, &r.key, &r.topic, &r.messageID, &r.attempts, &r.parkNo, &r.suspect, &r.dead, &r.due}, r.event.into()...)
+}
+
+func (r *sideRow) row() (relay.Row, int) {
+	row, size := relay.Row{}, 0
+	if r.event.id.Valid {
+		row, size = r.event.row()
+		r.event.clear()
+	} else {
+		row.Gone = true
+		row.Event = &settle.Event{ID: r.eventID, Type: r.eventType, AggregateID: r.key, Topic: r.topic}
+	}
+	row.ID, row.MessageID, row.Attempts, row.ParkNo, row.Suspect = r.id, r.messageID, r.attempts, r.parkNo, r.suspect
+	return row, size
+}

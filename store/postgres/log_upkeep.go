@@ -1,0 +1,156 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/settlemq/settle/relay"
+)
+
+// sweepRuns is how many runs of cold ids one sweep looks at; the next goes on
+// behind them.
+const sweepRuns = 20_000
+
+const (
+	// A row that is there although its id was cold is listed, and its id taken
+	// out of the run.
+	listLate = `WITH looked AS MATERIALIZED (SELECT first_id, last_id FROM t_outbox_gap WHERE first_id > $2 ORDER BY first_id LIMIT $4),
+ late AS MATERIALIZED (SELECT e.id, r.first_id FROM looked r CROSS JOIN LATERAL
+  (SELECT id FROM t_outbox_event WHERE id BETWEEN r.first_id AND r.last_id ORDER BY id LIMIT $3) e ORDER BY e.id LIMIT $3),
+ listed AS (INSERT INTO t_outbox_extra (id, reason, added_at) SELECT id, 'late', $1 FROM late ON CONFLICT DO NOTHING RETURNING id),
+ torn AS (DELETE FROM t_outbox_gap WHERE first_id IN (SELECT first_id FROM late) RETURNING first_id, last_id, recorded_at)
+SELECT (SELECT count(*) FROM listed), (SELECT count(*) FROM late), (SELECT count(*) FROM looked), (SELECT coalesce(max(first_id), 0) FROM looked),
+ (SELECT coalesce(range_agg(int8range(first_id, last_id, '[]')), '{}') - coalesce((SELECT range_agg(int8range(id, id, '[]')) FROM late), '{}') FROM torn)::text`
+
+	mendGaps = `INSERT INTO t_outbox_gap (first_id, last_id, recorded_at) SELECT lower(r), upper(r) - 1, $1 FROM unnest($2::text::int8multirange) r`
+)
+
+// Sweep implements relay.Store. It is bounded by the runs it looks at and by
+// the statement's time-out.
+func (l *Log) Sweep(ctx context.Context, lease relay.Lease, limit int) (int, error) {
+	var listed, late, looked, last int64
+	err := l.write(ctx, lease, func(tx pgx.Tx) error {
+		var left string
+		now := l.s.now().UTC()
+		if err := tx.QueryRow(ctx, listLate, now, l.sweepFrom, limit, sweepRuns).Scan(&listed, &late, &looked, &last, &left); err != nil || late == 0 {
+			return err
+		}
+		_, err := tx.Exec(ctx, mendGaps, now, left)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("sweep gaps: %w", err)
+	}
+	switch {
+	case late >= int64(limit): // the same runs again
+	case looked < sweepRuns:
+		l.sweepFrom = 0
+	default:
+		l.sweepFrom = last
+	}
+	return int(listed), nil
+}
+
+const (
+	// The window is a run of ids, looked at by primary key; what it returns are
+	// its size, its last id and how many of its rows are old enough.
+	retainWindow = `SELECT count(*), coalesce(max(id), 0), count(*) FILTER (WHERE appended_at < $1)
+FROM (SELECT id, appended_at FROM t_outbox_event WHERE id > $2 ORDER BY id LIMIT $3) w`
+
+	// Acknowledged at its destination: at or below the cursor that serves its
+	// topic and not among what that reader has open.
+	retainRows = `WITH reader AS MATERIALIZED (SELECT r.destination, r.cursor,
+  (SELECT coalesce(range_agg(int8range(o.first_id, o.last_id, '[]')), '{}') FROM v_outbox_open o WHERE o.destination = r.destination) AS open FROM v_outbox_reader r)
+DELETE FROM t_outbox_event e USING
+ (SELECT e.id FROM t_outbox_event e LEFT JOIN reader m ON m.destination = '' LEFT JOIN reader o ON o.destination = e.topic AND o.destination <> ''
+ WHERE e.id > $2 AND e.id <= $3 AND e.appended_at < $1 AND e.id <= coalesce(o.cursor, m.cursor, 0)
+ AND NOT e.id <@ coalesce(o.open, m.open, '{}')
+ AND NOT EXISTS (SELECT 1 FROM t_outbox_parked p WHERE p.id = e.id)
+ AND NOT EXISTS (SELECT 1 FROM t_outbox_delayed t WHERE t.id = e.id)
+ AND NOT EXISTS (SELECT 1 FROM t_outbox_extra x WHERE x.id = e.id)
+ FOR UPDATE OF e) done
+WHERE e.id = done.id`
+
+	// Where no row is left and none is awaited, cold ids need not be told apart
+	// from those that were deleted: a row that comes back there is late.
+	mergeGaps = `WITH gone AS (DELETE FROM t_outbox_gap g WHERE g.first_id > $1 AND g.last_id <= $2
+ AND NOT EXISTS (SELECT 1 FROM t_outbox_event e WHERE e.id > $1 AND e.id <= $2)
+ AND NOT EXISTS (SELECT 1 FROM v_outbox_open o WHERE o.first_id <= $2 AND o.last_id > $1)
+ AND NOT EXISTS (SELECT 1 FROM v_outbox_reader r WHERE r.cursor < $2)
+ RETURNING first_id, last_id, recorded_at)
+INSERT INTO t_outbox_gap (first_id, last_id, recorded_at) SELECT min(first_id), max(last_id), min(recorded_at) FROM gone HAVING count(*) > 0`
+)
+
+// Retain implements relay.Store. It looks at no more than limit rows and limit
+// checkpoints, and goes on behind them at the next call.
+func (l *Log) Retain(ctx context.Context, lease relay.Lease, before time.Time, limit int) (int, error) {
+	gone := 0
+	err := l.write(ctx, lease, func(tx pgx.Tx) (err error) {
+		if !before.IsZero() {
+			if gone, err = l.retain(ctx, tx, before, limit); err != nil {
+				return err
+			}
+		}
+		return l.prune(ctx, tx, lease, limit)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("delete what is done: %w", err)
+	}
+	return gone, nil
+}
+
+func (l *Log) retain(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int, error) {
+	var rows, last, old int64
+	if err := tx.QueryRow(ctx, retainWindow, before.UTC(), l.retainFrom, limit).Scan(&rows, &last, &old); err != nil {
+		return 0, err
+	}
+	from := l.retainFrom
+	// Rows are about as old as their ids say: behind the first that is too
+	// young there is nothing to do.
+	if l.retainFrom = last; rows < int64(limit) || old < rows {
+		l.retainFrom = 0
+	}
+	if old == 0 {
+		return 0, nil
+	}
+	tag, err := tx.Exec(ctx, retainRows, before.UTC(), from, last)
+	if err != nil {
+		return 0, err
+	}
+	if tag.RowsAffected() == rows {
+		_, err = tx.Exec(ctx, mergeGaps, from, last)
+	}
+	return int(tag.RowsAffected()), err
+}
+
+const (
+	pruneWindow = `SELECT count(*), coalesce(max(seq), 0) FROM (SELECT seq FROM t_outbox_checkpoint WHERE seq > $1 ORDER BY seq LIMIT $2) w`
+
+	// The newest one is the relay's position. The others are kept while an
+	// event is there of which they know where the broker has it.
+	pruneCheckpoints = `DELETE FROM t_outbox_checkpoint c WHERE c.seq > $1 AND c.seq <= $2
+AND (c.epoch, c.number) < (SELECT n.epoch, n.number FROM t_outbox_checkpoint n WHERE n.lane = c.lane ORDER BY n.epoch DESC, n.number DESC LIMIT 1)
+AND NOT EXISTS (SELECT 1 FROM t_outbox_event e WHERE e.id BETWEEN c.first_id AND c.last_id)`
+
+	pruneRenewals = `DELETE FROM settle_renewal r WHERE r.scope = $1 AND r.name = $2
+AND (r.epoch < $3 OR r.renewal_no < (SELECT max(n.renewal_no) FROM settle_renewal n WHERE n.scope = $1 AND n.name = $2 AND n.epoch = $3))`
+)
+
+func (l *Log) prune(ctx context.Context, tx pgx.Tx, lease relay.Lease, limit int) error {
+	var rows, last int64
+	if err := tx.QueryRow(ctx, pruneWindow, l.pruneFrom, limit).Scan(&rows, &last); err != nil {
+		return err
+	}
+	from := l.pruneFrom
+	if l.pruneFrom = last; rows < int64(limit) {
+		l.pruneFrom = 0
+	}
+	if _, err := tx.Exec(ctx, pruneCheckpoints, from, last); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, pruneRenewals, relayScope, laneName(lease.Lane), lease.Epoch)
+	return err
+}

@@ -1,0 +1,121 @@
+package postgres_test
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/store/postgres"
+	"github.com/settlemq/settle/store/storetest"
+)
+
+type (
+	outboxStore = storetest.OutboxStore[*sql.Tx]
+	outboxCase  = storetest.OutboxCase[*sql.Tx]
+)
+
+func TestTheOutboxKeepsEveryRuleOfTheSuite(t *testing.T) { storetest.RunOutbox(t, openOutbox) }
+
+// TestEveryRuleOfTheOutboxSuiteFailsABrokenStore gives each rule a store that
+// breaks it: a rule that lets it pass proves nothing.
+func TestEveryRuleOfTheOutboxSuiteFailsABrokenStore(t *testing.T) {
+	broken := brokenOutboxes()
+	for _, c := range storetest.OutboxCases[*sql.Tx]() {
+		breaks, ok := broken[c.Name]
+		delete(broken, c.Name)
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			if !ok {
+				t.Fatal("no broken store shows that this rule bites")
+			}
+			if !outboxFails(t, c, breaks(openOutbox(t))) {
+				t.Fatal("a broken store passes")
+			}
+		})
+	}
+	for name := range broken {
+		t.Errorf("there is no rule %q to break", name)
+	}
+}
+
+// recording is a testing.TB that notes a failure and does not fail the test.
+type recording struct {
+	testing.TB
+	failed atomic.Bool
+}
+
+func (r *recording) Errorf(string, ...any) { r.failed.Store(true) }
+func (r *recording) Error(...any)          { r.failed.Store(true) }
+func (r *recording) Fatalf(string, ...any) { r.Fatal() }
+
+func (r *recording) Fatal(...any) {
+	r.failed.Store(true)
+	panic("the rule failed")
+}
+
+func outboxFails(t testing.TB, c outboxCase, s outboxStore) bool {
+	r := &recording{TB: t}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer func() {
+			if recover() != nil {
+				r.failed.Store(true)
+			}
+		}()
+		c.Run(r, s)
+	})
+	wg.Wait()
+	return r.failed.Load()
+}
+
+// testClock is a clock that a test moves.
+type testClock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *testClock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *testClock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+func openOutbox(t testing.TB) outboxStore {
+	clock := &testClock{at: time.Now()}
+	at := database(t)
+	s, other := open(t, at, postgres.Config{Clock: clock.now}), open(t, at, postgres.Config{Clock: clock.now})
+	return outboxStore{
+		Outbox: s, Begin: s.Begin, Commit: (*sql.Tx).Commit, Rollback: (*sql.Tx).Rollback,
+		Store: s.Log(), Standby: other.Log(), Governance: people{s: s},
+		Status: func(ctx context.Context, eventID string) (status string, err error) {
+			err = s.Reader().QueryRowContext(ctx, "SELECT status FROM v_outbox_event WHERE event_id = $1", eventID).Scan(&status)
+			return status, err
+		},
+		Where: func(ctx context.Context, eventID string) (at settle.Coordinates, err error) {
+			err = s.Reader().QueryRowContext(ctx, `SELECT v.topic, v.partition, v."offset" FROM t_outbox_event e, v_outbox_sent v
+WHERE e.event_id = $1 AND v.id = e.id AND v.first_id <= e.id AND v.last_id >= e.id`, eventID).Scan(&at.Topic, &at.Partition, &at.Offset)
+			return at, err
+		},
+		Pass: clock.pass, Now: clock.now,
+		Insert: func(ctx context.Context, id int64, e *settle.Event) error {
+			_, err := s.DB().ExecContext(ctx, "INSERT INTO t_outbox_event (id, event_id, event_type, aggregate_id, topic, payload) VALUES ($1,$2,$3,$4,$5,$6)",
+				id, e.ID, e.Type, e.AggregateID, cmp.Or(e.Topic, settle.DefaultTopic), e.Payload)
+			return err
+		},
+		Vanish: func(ctx context.Context, eventID string) error {
+			_, err := s.DB().ExecContext(ctx, "DELETE FROM t_outbox_event WHERE event_id = $1", eventID)
+			return err
+		},
+	}
+}
