@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -113,11 +114,11 @@ func (c SourceConfig) wrong() *configfile.Wrong {
 		return &configfile.Wrong{Key: "db", Want: "given: the URL of the database"}
 	}
 	if err := dial.CheckStore(c.DB); err != nil {
-		return &configfile.Wrong{Key: "db", Want: "a database's URL: " + err.Error()}
+		return &configfile.Wrong{Key: "db", Want: "a database's URL: " + withoutText(err, c.DB)}
 	}
 	if !c.embeds() {
 		if err := dial.CheckBroker(c.Broker); err != nil {
-			return &configfile.Wrong{Key: "broker", Want: "embedded, or a broker's URL: " + err.Error()}
+			return &configfile.Wrong{Key: "broker", Want: "embedded, or a broker's URL: " + withoutText(err, c.Broker)}
 		}
 		if strings.HasPrefix(c.Broker, "memory:") {
 			return &configfile.Wrong{Key: "broker", Got: "memory:", Want: "one that others can read from"}
@@ -127,6 +128,16 @@ func (c SourceConfig) wrong() *configfile.Wrong {
 		return &configfile.Wrong{Key: "topics", Got: fmt.Sprintf("%q", c.Topics), Want: "names"}
 	}
 	return c.Relay.Wrong().Under("relay")
+}
+
+// withoutText is the text of err, unless that shows the whole of what was given:
+// a password may stand where a URL should.
+func withoutText(err error, whole string) string {
+	var u *dial.URLError
+	if errors.As(err, &u) && u.Wrong == whole {
+		return u.Reason + " it; it can be " + strings.Join(u.Right, " or ")
+	}
+	return err.Error()
 }
 
 func (c EmbeddedConfig) wrong(used bool) *configfile.Wrong {

@@ -31,6 +31,10 @@ func Read(path string, into any) error {
 	if errors.As(err, &unknown) {
 		return fmt.Errorf("config %s: %s\nthe keys are: %s", path, text, strings.Join(keys(into), ", "))
 	}
+	// The decoder does not say where a wrong duration stands.
+	if w := wrongDuration(b, into); w != nil {
+		return fmt.Errorf("config %s: %w", path, w)
+	}
 	return fmt.Errorf("config %s: %s", path, text)
 }
 
