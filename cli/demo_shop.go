@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -281,16 +282,22 @@ func (s *demoShop) repair(ctx context.Context, letters []drill.Letter) error {
 }
 
 // settle runs a command line of this program as a process of its own and shows
-// what it prints. One that was killed is run again, as a person would.
+// what it prints. One that was killed is run again, as a person would; what
+// the first one had done is refused then, which is no error.
 func (s *demoShop) settle(ctx context.Context, args ...string) error {
 	args = append(args, "--dir", s.dir)
 	s.d.screen.say("\n$ settle %s", shellWords(args))
-	for range 3 {
+	for times := range 3 {
 		out, err := drill.Command(ctx, args...)
 		if len(out) > 0 {
 			s.d.screen.say("%s", out)
 		}
-		if !errors.Is(err, drill.ErrKilled) {
+		var exit *exec.ExitError
+		switch {
+		case errors.Is(err, drill.ErrKilled):
+		case times > 0 && errors.As(err, &exit) && exit.ExitCode() == ExitFinding:
+			return nil
+		default:
 			return err
 		}
 		s.d.screen.say("(killed; once more)")
