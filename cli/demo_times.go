@@ -14,7 +14,7 @@ const drillLease = 1500 * time.Millisecond
 // enough to wait for those who never pay.
 func paymentWindow(orders int) time.Duration {
 	few := min(orders, 500)
-	return 3*time.Second + time.Duration(few)*20*time.Millisecond + time.Duration(orders-few)*5*time.Millisecond
+	return 6*time.Second + time.Duration(few)*10*time.Millisecond + time.Duration(orders-few)*5*time.Millisecond
 }
 
 // drillFile is the config of a drill's shop, and of whoever goes on with it.

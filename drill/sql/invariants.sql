@@ -184,7 +184,7 @@ WHERE (x.coupons>1 OR (x.coupons=1 AND x.revocations=0)<>(COALESCE(r.coupon,'')<
 UNION ALL SELECT l.order_id, 0, 0, l.customer_id FROM outside_ledger l LEFT JOIN orders o ON o.order_id=l.order_id WHERE l.kind='coupon' AND (o.order_id IS NULL OR l.customer_id<>o.customer_id);
 
 -- name: R2 points are granted once: a customer's ledger is what the rewards say
--- checked: SELECT COUNT(*) FROM points_ledger
+-- checked: SELECT COUNT(*) FROM orders
 SELECT x.order_id, SUM(x.b) AS booked, SUM(x.r) AS rewarded, SUM(x.g) AS grants FROM (SELECT order_id, points AS b, 0 AS r, kind='GRANT' AS g FROM points_ledger UNION ALL SELECT order_id, 0, CASE state WHEN 'GRANTED' THEN points ELSE 0 END, 0 FROM rewards) x GROUP BY x.order_id HAVING booked<>rewarded OR grants>1
 UNION ALL SELECT l.order_id, l.points, 0, 0 FROM points_ledger l LEFT JOIN orders o ON o.order_id=l.order_id WHERE o.order_id IS NULL OR o.customer_id<>l.customer_id;
 
