@@ -19,10 +19,12 @@ import (
 // ownConns are the connections of the relay, its standby and leases.
 const ownConns = 6
 
+var errURL = errors.New("the URL can't be read; it is postgres://user:password@host:port/name?search_path=schema")
+
 func (s *Store) open(ctx context.Context, url string) error {
 	base, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return errors.New("the URL can't be read; it is postgres://user:password@host:port/name?search_path=schema")
+		return errURL
 	}
 	base.ConnConfig.ConnectTimeout = s.cfg.ConnectTimeout
 	schema := base.ConnConfig.RuntimeParams["search_path"]
@@ -93,19 +95,10 @@ func (s *Store) setUp(ctx context.Context, cfg *pgx.ConnConfig, schema string) (
 		return false, err
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	var pid uint32
-	var current string
-	var standby bool
-	var version int
-	if err := conn.QueryRow(ctx, whereAmI).Scan(&pid, &current, &standby, &version); err != nil {
-		return false, err
-	}
-	pooled = pid != conn.PgConn().PID()
+	pooled, current, err := look(ctx, conn)
 	switch {
-	case version < oldest:
-		return pooled, fmt.Errorf("the server is PostgreSQL %d; want %d or newer", version/10000, oldest/10000)
-	case standby:
-		return pooled, errors.New("the server is a read-only replica; give the URL of the primary")
+	case err != nil:
+		return pooled, err
 	case current == "" && s.cfg.Existing:
 		return pooled, ErrForeign
 	}
@@ -113,6 +106,25 @@ func (s *Store) setUp(ctx context.Context, cfg *pgx.ConnConfig, schema string) (
 		return pooled, err
 	}
 	return pooled, s.migrate(ctx, conn, cfg)
+}
+
+// look asks the server what it is, whether a pooler stands before it, and which
+// schema the session works in.
+func look(ctx context.Context, conn *pgx.Conn) (pooled bool, current string, err error) {
+	var pid uint32
+	var standby bool
+	var version int
+	if err := conn.QueryRow(ctx, whereAmI).Scan(&pid, &current, &standby, &version); err != nil {
+		return false, "", err
+	}
+	pooled = pid != conn.PgConn().PID()
+	switch {
+	case version < oldest:
+		return pooled, current, fmt.Errorf("the server is PostgreSQL %d; want %d or newer", version/10000, oldest/10000)
+	case standby:
+		return pooled, current, errors.New("the server is a read-only replica; give the URL of the primary")
+	}
+	return pooled, current, nil
 }
 
 func makeSchema(ctx context.Context, conn *pgx.Conn, current, path string) error {
