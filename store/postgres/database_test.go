@@ -1,4 +1,4 @@
-package postgres_test
+package postgres
 
 import (
 	"context"
@@ -11,12 +11,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/settlemq/settle"
-	"github.com/settlemq/settle/store/postgres"
 )
 
-// database returns the URL of a schema of the test's own, which is dropped when
+// DatabaseForTest returns the URL of a schema of the test's own, which is dropped when
 // it ends.
-func database(t testing.TB) string {
+func DatabaseForTest(t testing.TB) string {
 	t.Helper()
 	at := os.Getenv("SETTLE_TEST_POSTGRES")
 	if at == "" {
@@ -49,10 +48,10 @@ func database(t testing.TB) string {
 	return u.String()
 }
 
-// open opens the schema at a URL and closes it when the test ends.
-func open(t testing.TB, at string, cfg postgres.Config) *postgres.Store {
+// OpenForTest opens the schema at a URL and closes it when the test ends.
+func OpenForTest(t testing.TB, at string, cfg Config) *Store {
 	t.Helper()
-	s, err := postgres.Open(context.Background(), at, cfg)
+	s, err := Open(context.Background(), at, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

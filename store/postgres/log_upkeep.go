@@ -21,31 +21,34 @@ const (
  late AS MATERIALIZED (SELECT e.id, r.first_id FROM looked r CROSS JOIN LATERAL
   (SELECT id FROM t_outbox_event WHERE id BETWEEN r.first_id AND r.last_id ORDER BY id LIMIT $3) e ORDER BY e.id LIMIT $3),
  listed AS (INSERT INTO t_outbox_extra (id, reason, added_at) SELECT id, 'late', $1 FROM late ON CONFLICT DO NOTHING RETURNING id),
- torn AS (DELETE FROM t_outbox_gap WHERE first_id IN (SELECT first_id FROM late) RETURNING first_id, last_id, recorded_at)
-SELECT (SELECT count(*) FROM listed), (SELECT count(*) FROM late), (SELECT count(*) FROM looked), (SELECT coalesce(max(first_id), 0) FROM looked),
- (SELECT coalesce(range_agg(int8range(first_id, last_id, '[]')), '{}') - coalesce((SELECT range_agg(int8range(id, id, '[]')) FROM late), '{}') FROM torn)::text`
+ number AS (SELECT count(*) AS n FROM listed)
+SELECT number.n, (SELECT count(*) FROM looked), (SELECT coalesce(max(first_id), 0) FROM looked), coalesce(array_agg(late.first_id) FILTER (WHERE late.id IS NOT NULL), '{}'),
+ coalesce(array_agg(late.id) FILTER (WHERE late.id IS NOT NULL), '{}')
+FROM number LEFT JOIN late ON true GROUP BY number.n`
 
-	mendGaps = `INSERT INTO t_outbox_gap (first_id, last_id, recorded_at) SELECT lower(r), upper(r) - 1, $1 FROM unnest($2::text::int8multirange) r`
+	tearRuns = `WITH torn AS (DELETE FROM t_outbox_gap WHERE first_id = ANY($2) RETURNING first_id, last_id)
+INSERT INTO t_outbox_gap (first_id, last_id, recorded_at) SELECT lower(r.run), upper(r.run) - 1, $1 FROM (SELECT unnest(
+ (SELECT range_agg(int8range(first_id, last_id, '[]')) FROM torn) - (SELECT range_agg(int8range(id, id, '[]')) FROM unnest($3::bigint[]) id)) AS run) r`
 )
 
 // Sweep implements relay.Store. It is bounded by the runs it looks at and by
 // the statement's time-out.
 func (l *Log) Sweep(ctx context.Context, lease relay.Lease, limit int) (int, error) {
-	var listed, late, looked, last int64
+	var listed, looked, last int64
+	var torn, late []int64
 	err := l.write(ctx, lease, func(tx pgx.Tx) error {
-		var left string
 		now := l.s.now().UTC()
-		if err := tx.QueryRow(ctx, listLate, now, l.sweepFrom, limit, sweepRuns).Scan(&listed, &late, &looked, &last, &left); err != nil || late == 0 {
+		if err := tx.QueryRow(ctx, listLate, now, l.sweepFrom, limit, sweepRuns).Scan(&listed, &looked, &last, &torn, &late); err != nil || len(late) == 0 {
 			return err
 		}
-		_, err := tx.Exec(ctx, mendGaps, now, left)
+		_, err := tx.Exec(ctx, tearRuns, now, torn, late)
 		return err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("sweep gaps: %w", err)
 	}
 	switch {
-	case late >= int64(limit): // the same runs again
+	case len(late) >= limit: // the same runs again
 	case looked < sweepRuns:
 		l.sweepFrom = 0
 	default:

@@ -93,8 +93,8 @@ func (c *testClock) pass(d time.Duration) {
 
 func openOutbox(t testing.TB) outboxStore {
 	clock := &testClock{at: time.Now()}
-	at := database(t)
-	s, other := open(t, at, postgres.Config{Clock: clock.now}), open(t, at, postgres.Config{Clock: clock.now})
+	at := postgres.DatabaseForTest(t)
+	s, other := postgres.OpenForTest(t, at, postgres.Config{Clock: clock.now}), postgres.OpenForTest(t, at, postgres.Config{Clock: clock.now})
 	return outboxStore{
 		Outbox: s, Begin: s.Begin, Commit: (*sql.Tx).Commit, Rollback: (*sql.Tx).Rollback,
 		Store: s.Log(), Standby: other.Log(), Governance: people{s: s},

@@ -36,7 +36,7 @@ func eventIDs(t *testing.T, s *postgres.Store) string {
 }
 
 func TestManyEventsOfOneCallAreAllThereInOrder(t *testing.T) {
-	s := open(t, database(t), postgres.Config{})
+	s := postgres.OpenForTest(t, postgres.DatabaseForTest(t), postgres.Config{})
 	var want []string
 	for _, n := range []int{0, 1, 7, 8, 9, 63, 64, 65, 137} {
 		events := make([]*settle.Event, n)
@@ -61,7 +61,7 @@ func TestManyEventsOfOneCallAreAllThereInOrder(t *testing.T) {
 }
 
 func TestATransactionOfPgxGoesOnAfterADuplicate(t *testing.T) {
-	s := open(t, database(t), postgres.Config{})
+	s := postgres.OpenForTest(t, postgres.DatabaseForTest(t), postgres.Config{})
 	tx, err := s.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
