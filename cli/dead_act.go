@@ -65,7 +65,7 @@ func (a *app) deadReplayCommand() *cobra.Command {
 		},
 	}
 	d.flags(c)
-	c.Flags().BoolVar(&duplicate, "accept-possible-duplicate", false, "replay events older than the dedup window too")
+	c.Flags().BoolVar(&duplicate, "accept-possible-duplicate", false, "replay events older than the dedup window too, and those whose compensation was tried and failed")
 	return c
 }
 

@@ -80,7 +80,9 @@ type Outcome struct {
 
 // ReplayOptions change how a replay treats what it finds.
 type ReplayOptions struct {
-	// AcceptPossibleDuplicate replays an event older than the dedup window.
+	// AcceptPossibleDuplicate replays an event older than the dedup window, and
+	// one whose compensation was tried and failed: an outside system that has
+	// only not answered may carry it out yet. Without it they are refused.
 	AcceptPossibleDuplicate bool
 }
 

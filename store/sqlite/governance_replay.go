@@ -121,10 +121,21 @@ const parkLog = `UPDATE t_message_consume_log SET status = 'PARKED' WHERE consum
 
 const beginAgain = `UPDATE t_dead_letter SET state = ?, acted_by = ? WHERE id = ?`
 
+// A compensation that was tried and failed may all the same be carried out
+// later, by an outside system that has only not answered.
+const triedToCompensate = `SELECT EXISTS (SELECT 1 FROM t_consume_retry WHERE consumer_group = ? AND event_id = ? AND compensate IS NOT NULL AND attempts > 0)`
+
 func replayConsume(ctx context.Context, tx *sql.Tx, now time.Time, a govern.Act, o govern.ReplayOptions, d *deadLetter) (string, error) {
+	var tried bool
+	if err := tx.QueryRowContext(ctx, triedToCompensate, d.group, d.eventID).Scan(&tried); err != nil {
+		return "", err
+	}
 	switch {
-	case d.class == settle.ClassBeyondWindow && !o.AcceptPossibleDuplicate:
+	case o.AcceptPossibleDuplicate:
+	case d.class == settle.ClassBeyondWindow:
 		return "it is older than what the group remembers and may have been applied already; accept a possible duplicate to replay it", nil
+	case tried:
+		return "its compensation was tried and may be carried out yet; compensate it again, or accept a possible duplicate to replay it", nil
 	}
 	return revive(ctx, tx, now, d, revival{state: govern.StateReplaying, by: a.By, accept: o.AcceptPossibleDuplicate})
 }
