@@ -3,6 +3,9 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -24,6 +27,7 @@ const (
 
 // explain puts what a person can mend into a sentence, with the SQL for it.
 func explain(err error) error {
+	err = oneLine(err)
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
 		return err
@@ -46,6 +50,31 @@ func explain(err error) error {
 	}
 	return err
 }
+
+// oneLine makes one sentence of an attempt to connect: the driver tells of each
+// address, with TLS and without, in a line of its own. The password is in none.
+func oneLine(err error) error {
+	var c *pgconn.ConnectError
+	if !errors.As(err, &c) {
+		return err
+	}
+	var e *pgconn.PgError
+	lines := strings.Split(strings.TrimSpace(c.Error()), "\n")
+	reason := strings.TrimSpace(lines[len(lines)-1])
+	if errors.As(err, &e) {
+		reason = e.Message
+	}
+	at := net.JoinHostPort(c.Config.Host, strconv.Itoa(int(c.Config.Port)))
+	return &connectError{text: fmt.Sprintf("connect to %s as %s, database %s: %s", at, c.Config.User, c.Config.Database, reason), err: err}
+}
+
+type connectError struct {
+	text string
+	err  error
+}
+
+func (e *connectError) Error() string { return e.text }
+func (e *connectError) Unwrap() error { return e.err }
 
 func hasState(err error, code string) bool {
 	var e *pgconn.PgError
