@@ -90,7 +90,7 @@ func progressLine(p drill.Progress) string {
 // first there is nothing to guess from, and what comes after depends on repairs.
 func eta(p drill.Progress) (time.Duration, bool) {
 	done, all := p.Placed+int(p.Settled), 2*p.Orders
-	if p.Phase != drill.PhaseFeeding || done < all/20 || done >= all || p.Elapsed < time.Second {
+	if p.Phase != drill.PhaseFeeding || done < max(all/20, 1) || done >= all || p.Elapsed < time.Second {
 		return 0, false
 	}
 	return p.Elapsed * time.Duration(all-done) / time.Duration(done), true

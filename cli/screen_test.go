@@ -43,6 +43,7 @@ func TestTimeLeftIsGuessedOnlyWhereThereIsSomethingToGuessFrom(t *testing.T) {
 	}
 	for name, change := range map[string]func(*drill.Progress){
 		"at first":  func(p *drill.Progress) { p.Placed, p.Settled = 1, 0 },
+		"nothing":   func(p *drill.Progress) { p.Orders, p.Placed, p.Settled = 3, 0, 0 },
 		"at once":   func(p *drill.Progress) { p.Elapsed = time.Millisecond },
 		"when done": func(p *drill.Progress) { p.Placed, p.Settled = 100, 100 },
 		"later":     func(p *drill.Progress) { p.Phase = "settling" },
