@@ -37,14 +37,14 @@ var imports = map[string]struct{ ours, others []string }{
 	"govern": {ours: []string{""}},
 	"drill":  {ours: []string{""}, others: []string{"modernc.org/sqlite", "golang.org/x/sys"}},
 
-	"dial":                    {ours: []string{"", "broker/memory", "broker/nats", "broker/nats/embedded", "store/sqlite", "relay", "govern"}},
+	"dial":                    {ours: []string{"", "broker/memory", "broker/nats", "broker/nats/embedded", "store/migrate", "store/postgres", "store/sqlite", "relay", "govern"}},
 	"examples/shop":           {ours: []string{"", "relay", "consumer", "dial", "govern", "store/sqlite", "examples/shop/lifecycle", "examples/shop/outside"}, others: []string{"golang.org/x/sync", "golang.org/x/sys"}},
 	"examples/shop/lifecycle": {},
 	"examples/shop/outside":   {ours: []string{""}, others: []string{"modernc.org/sqlite", "github.com/sony/gobreaker/v2"}},
 	"examples/quickstart":     {ours: []string{"", "relay", "consumer", "dial", "broker/memory", "broker/nats", "broker/nats/embedded", "store/sqlite"}},
 
 	"server":     {ours: []string{"", "relay", "consumer", "dial", "govern", "internal/configfile"}},
-	"cli":        {ours: []string{"", "relay", "consumer", "server", "dial", "govern", "drill", "examples/shop", "examples/shop/outside", "internal/configfile", "internal/rawbench"}, others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys"}},
+	"cli":        {ours: []string{"", "relay", "consumer", "server", "dial", "store/migrate", "govern", "drill", "examples/shop", "examples/shop/outside", "internal/configfile", "internal/rawbench"}, others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys"}},
 	"cmd/settle": {ours: []string{"cli"}},
 
 	"internal/configfile": {others: []string{"github.com/goccy/go-yaml"}},

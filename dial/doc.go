@@ -4,4 +4,10 @@
 //	brokers    nats://TOKEN@host:port   JetStream
 //	           memory:                  inside the process, new with each call
 //	databases  sqlite:///abs/path.db    created when missing
+//	           postgres://user:password@host:port/name?search_path=schema
+//	                                    a schema is one service's; without
+//	                                    search_path it is the role's first one.
+//	                                    Other options are PostgreSQL's own,
+//	                                    such as sslmode=verify-full and
+//	                                    sslrootcert=/path
 package dial

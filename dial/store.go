@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"net/url"
+	"strings"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/govern"
@@ -55,8 +56,16 @@ func (d *Database) Close() error { return d.close() }
 // CheckStore returns a *URLError if a URL can't be that of a database. It does
 // no I/O.
 func CheckStore(rawURL string) error {
-	_, err := databaseURL(rawURL)
+	_, err := storeURL(rawURL)
 	return err
+}
+
+func storeURL(rawURL string) (*url.URL, error) {
+	u, err := databaseURL(rawURL)
+	if err == nil && u.Scheme != "sqlite" {
+		return nil, unknownScheme("database", u, databaseURLs()[:1])
+	}
+	return u, err
 }
 
 func databaseURL(rawURL string) (*url.URL, error) {
@@ -64,11 +73,23 @@ func databaseURL(rawURL string) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	if u.Scheme != "sqlite" {
-		return nil, unknownScheme("database", u, databaseURLs())
+	wrong := func(word, reason string, right int) error {
+		return &URLError{Kind: "database", Wrong: word, Reason: reason, Right: databaseURLs()[right : right+1]}
 	}
-	if u.Host != "" || len(u.Path) < 2 || u.Path[0] != '/' {
-		return nil, &URLError{Kind: "database", Wrong: u.Host + u.Path + u.Opaque, Reason: "there is no absolute path in", Right: databaseURLs()}
+	switch u.Scheme {
+	case "sqlite":
+		if u.Host != "" || len(u.Path) < 2 || u.Path[0] != '/' {
+			return nil, wrong(u.Host+u.Path+u.Opaque, "there is no absolute path in", 0)
+		}
+	case "postgres", "postgresql":
+		switch {
+		case u.Hostname() == "" && u.Query().Get("host") == "":
+			return nil, wrong(u.Host, "there is no host in", 1)
+		case strings.Trim(u.Path, "/") == "" && u.Query().Get("dbname") == "":
+			return nil, wrong(u.Host, "there is no name of a database behind", 1)
+		}
+	default:
+		return nil, unknownScheme("database", u, databaseURLs())
 	}
 	return u, nil
 }
@@ -76,7 +97,7 @@ func databaseURL(rawURL string) (*url.URL, error) {
 // Store opens the database at a URL and brings its tables up to date. A URL
 // that can't be is a *URLError; any other error comes from the database.
 func Store(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, error) {
-	u, err := databaseURL(rawURL)
+	u, err := storeURL(rawURL)
 	if err != nil {
 		return nil, err
 	}

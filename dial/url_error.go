@@ -24,7 +24,9 @@ func (e *URLError) Error() string {
 
 func brokerURLs() []string { return []string{"nats://TOKEN@host:port", "memory:"} }
 
-func databaseURLs() []string { return []string{"sqlite:///absolute/path.db"} }
+func databaseURLs() []string {
+	return []string{"sqlite:///absolute/path.db", "postgres://user:password@host:port/name?search_path=schema"}
+}
 
 // parse returns raw's parts and scheme, or an error that shows no secret.
 func parse(kind, raw string, right []string) (*url.URL, error) {

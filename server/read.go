@@ -156,6 +156,10 @@ func (c EmbeddedConfig) wrong(used bool) *configfile.Wrong {
 
 var placeholder = regexp.MustCompile(`\$\{([^}]*)\}`)
 
+// Expand replaces ${NAME} and ${file:/path} in a URL, and a whole file:/path, as
+// in a config file. No error shows a secret.
+func Expand(text string) (string, error) { return expand(text, true) }
+
 // expand replaces ${NAME} by an environment variable and ${file:/path} by what
 // a file says, without the line's end. What is a part of a URL is escaped, so
 // that any password will do; what stands for the whole of it is taken as it is.

@@ -57,6 +57,9 @@ func (s *Schema) PlanDown(ctx context.Context, to int64) (string, error) {
 		p.text.WriteString(step.section(goingDown))
 		p.note(store.Delete(ctx, &p, step.Version))
 	}
+	if to == 0 {
+		p.text.WriteString(dropTable + ";\n")
+	}
 	p.commit()
 	return p.text.String(), p.err
 }

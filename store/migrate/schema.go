@@ -148,8 +148,11 @@ func (s *Schema) Up(ctx context.Context) (applied []Step, err error) {
 	return applied, nil
 }
 
+const dropTable = `DROP TABLE ` + Table
+
 // Down takes back every step above a version, all or none, and returns them,
-// the last first. It starts from the newest schema only.
+// the last first; above 0 that is all there is. It starts from the newest schema
+// only.
 //
 // Crash here: all of it was one transaction.
 func (s *Schema) Down(ctx context.Context, to int64) (removed []Step, err error) {
@@ -182,6 +185,11 @@ func (s *Schema) Down(ctx context.Context, to int64) (removed []Step, err error)
 		}
 		if err := store.Delete(ctx, tx, step.Version); err != nil {
 			return nil, fmt.Errorf("take back schema version %d: %w", step.Version, err)
+		}
+	}
+	if to == 0 {
+		if _, err := tx.ExecContext(ctx, dropTable); err != nil {
+			return nil, fmt.Errorf("take back schema: %w", err)
 		}
 	}
 	if err := tx.Commit(); err != nil {
