@@ -97,3 +97,40 @@ func TestTheSchemaListsEveryKeyWithItsDefault(t *testing.T) {
 		t.Errorf("exit %d, %q", code, out)
 	}
 }
+
+func TestTheFileOfServeIsCheckedAndDescribedToo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "settle.yml")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("embedded: {dir: /x}\nsources: {order: {db: 'sqlite:///order.db'}}\n")
+	if out := must(t, cli.ExitOK, "config", "check", path); !strings.Contains(out, "in order") {
+		t.Errorf("check says %s", out)
+	}
+	write("sources: {order: {db: 'sqlite:///order.db', keep: 3}}\n")
+	if out := must(t, cli.ExitUsage, "config", "check", path); !strings.Contains(out, `unknown field "keep"`) || !strings.Contains(out, "sources.NAME.relay.keep_for") {
+		t.Errorf("check says %s", out)
+	}
+	if out := must(t, cli.ExitUsage, "serve", "-c", path); !strings.Contains(out, `unknown field "keep"`) {
+		t.Errorf("serve says %s", out)
+	}
+	must(t, cli.ExitUsage, "serve")
+	serves := must(t, cli.ExitOK, "config", "schema", "serve")
+	for _, want := range []string{"sources.NAME.db ", "sources.NAME.relay.lease_ttl", "(default 10s)", "embedded.port", "(default 4222)", "listen"} {
+		if !strings.Contains(serves, want) {
+			t.Errorf("the schema of serve lacks %q", want)
+		}
+	}
+	if strings.Contains(serves, "shop.") {
+		t.Error("the schema of serve has the shop's keys")
+	}
+	both := must(t, cli.ExitOK, "config", "schema", "--json")
+	if !strings.Contains(both, `"file": "serve"`) || !strings.Contains(both, `"file": "shop"`) {
+		t.Errorf("the schema of both is\n%s", both)
+	}
+	if out := must(t, cli.ExitUsage, "config", "schema", "sevre"); !strings.Contains(out, `"sevre"`) {
+		t.Errorf("an unknown word: %s", out)
+	}
+}
