@@ -45,6 +45,9 @@ func (s *Store) open(ctx context.Context, url string) error {
 	if pooled {
 		base.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
+	if !pooled {
+		s.bell.open(base.ConnConfig.Copy())
+	}
 	return s.openPools(ctx, base, pooled)
 }
 

@@ -43,6 +43,7 @@ type Store struct {
 	reading  *pgxpool.Pool
 	db       *sql.DB
 	reader   *sql.DB
+	bell     *bell
 	appends  [len(appendSizes)]string
 }
 
@@ -56,7 +57,7 @@ type Store struct {
 // be written to, or the schema is foreign (see Config.Existing). No error shows
 // the password.
 func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
-	s := &Store{cfg: cfg.withDefaults(), now: time.Now, appends: appendQueries()}
+	s := &Store{cfg: cfg.withDefaults(), now: time.Now, bell: newBell(), appends: appendQueries()}
 	s.crash = s.cfg.Crash
 	if cfg.Clock != nil {
 		s.now = cfg.Clock
@@ -94,7 +95,7 @@ func (s *Store) Begin(ctx context.Context) (*sql.Tx, error) {
 // Close ends all connections. It waits for transactions that are open.
 // Closing twice is harmless.
 func (s *Store) Close() error {
-	var errs []error
+	errs := []error{s.bell.close()}
 	for _, db := range []*sql.DB{s.db, s.reader} {
 		if db != nil {
 			errs = append(errs, db.Close())
