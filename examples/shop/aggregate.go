@@ -31,7 +31,7 @@ type instance struct {
 	event          *settle.Event // the cause
 }
 
-const findInstance = `SELECT state, version FROM %s WHERE order_id = ?`
+const findInstance = `SELECT state, version FROM %s WHERE order_id = $1`
 
 // find returns the row of e's order; its state is lifecycle.None when there is
 // none yet.
@@ -60,7 +60,7 @@ func (a aggregate) asks(i instance, input, when string) bool {
 	return t.When == when
 }
 
-const saveInstance = `INSERT INTO %s (order_id, state, version, updated_at) VALUES (?, ?, ?, ?)
+const saveInstance = `INSERT INTO %s (order_id, state, version, updated_at) VALUES ($1, $2, $3, $4)
 ON CONFLICT (order_id) DO UPDATE SET state = excluded.state, version = excluded.version, updated_at = excluded.updated_at`
 
 // save writes the row's new state and, if t says so, its event with payload.

@@ -44,7 +44,7 @@ type shipmentFacts struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-const noteTracking = `UPDATE t_shipment SET tracking = ? WHERE order_id = ?`
+const noteTracking = `UPDATE t_shipment SET tracking = $1 WHERE order_id = $2`
 
 // paid takes order.paid: the carrier ships the order.
 func (s *fulfilmentService) paid(ctx context.Context, tx *sql.Tx, e *settle.Event) error {

@@ -80,7 +80,7 @@ func fulfilmentStage(t *testing.T) (*stage, *fulfilmentService, *fakeCarrier) {
 			want = "track-" + order.OrderID
 		}
 		var got, tracking string
-		if err := tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(state), ''), COALESCE(MAX(tracking), '') FROM t_shipment WHERE order_id = ?`, order.OrderID).Scan(&got, &tracking); err != nil {
+		if err := tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(state), ''), COALESCE(MAX(tracking), '') FROM t_shipment WHERE order_id = $1`, order.OrderID).Scan(&got, &tracking); err != nil {
 			return err
 		}
 		if got != state || tracking != want || carrier.shipped[order.OrderID] != (want != "") {

@@ -128,7 +128,7 @@ func (m *stockModel) check(ctx context.Context, tx *sql.Tx) error {
 	}
 	for sku, want := range m.shelves {
 		var got shelf
-		err := tx.QueryRowContext(ctx, `SELECT initial_qty, available, reserved, sold FROM t_stock WHERE sku = ?`, sku).Scan(&got.initial, &got.available, &got.reserved, &got.sold)
+		err := tx.QueryRowContext(ctx, `SELECT initial_qty, available, reserved, sold FROM t_stock WHERE sku = $1`, sku).Scan(&got.initial, &got.available, &got.reserved, &got.sold)
 		if err != nil || got != *want {
 			return fmt.Errorf("%s: stock is %+v; want %+v: %w", sku, got, *want, err)
 		}
@@ -146,7 +146,7 @@ func checkSays(ctx context.Context, tx *sql.Tx, orderID string, want []string) e
 	var said sql.NullString
 	var last, count int
 	err := tx.QueryRowContext(ctx, `SELECT GROUP_CONCAT(event_type), COALESCE(MAX(aggregate_seq), 0), COUNT(*) FROM
-(SELECT event_type, aggregate_seq FROM t_outbox_event WHERE aggregate_id = ? ORDER BY aggregate_seq)`, orderID).Scan(&said, &last, &count)
+(SELECT event_type, aggregate_seq FROM t_outbox_event WHERE aggregate_id = $1 ORDER BY aggregate_seq)`, orderID).Scan(&said, &last, &count)
 	if err != nil {
 		return err
 	}

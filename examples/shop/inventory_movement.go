@@ -41,12 +41,12 @@ func movements(t lifecycle.Transition) []movement {
 }
 
 const bookMovement = `INSERT INTO t_stock_ledger (cause_event_id, sku, kind, order_id, d_available, d_reserved, d_sold, created_at)
-SELECT ?, sku, ?, order_id, ? * qty, ? * qty, ? * qty, ? FROM t_reservation_line WHERE order_id = ? AND state = ?`
+SELECT $1, sku, $2, order_id, $3 * qty, $4 * qty, $5 * qty, $6 FROM t_reservation_line WHERE order_id = $7 AND state = $8`
 
-const moveStock = `UPDATE t_stock SET available = available + ? * l.qty, reserved = reserved + ? * l.qty, sold = sold + ? * l.qty
-FROM t_reservation_line l WHERE l.order_id = ? AND l.state = ? AND l.sku = t_stock.sku`
+const moveStock = `UPDATE t_stock SET available = available + $1 * l.qty, reserved = reserved + $2 * l.qty, sold = sold + $3 * l.qty
+FROM t_reservation_line l WHERE l.order_id = $4 AND l.state = $5 AND l.sku = t_stock.sku`
 
-const moveLines = `UPDATE t_reservation_line SET state = ?, updated_at = ? WHERE order_id = ? AND state = ?`
+const moveLines = `UPDATE t_reservation_line SET state = $1, updated_at = $2 WHERE order_id = $3 AND state = $4`
 
 // move makes one movement of all lines of an order.
 func (s *inventoryService) move(ctx context.Context, tx *sql.Tx, r instance, m movement) error {

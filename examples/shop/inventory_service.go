@@ -74,7 +74,7 @@ func (s *inventoryService) begin(ctx context.Context, tx *sql.Tx, e *settle.Even
 	return s.apply(ctx, tx, r, row, reservationFacts{OrderID: r.orderID, Items: order.Items, Reason: reason})
 }
 
-const findStock = `SELECT available FROM t_stock WHERE sku = ?`
+const findStock = `SELECT available FROM t_stock WHERE sku = $1`
 
 // look says whether there is enough of every line, and if not what is missing.
 // An article that is not known is an error: stocking it and trying again helps.
@@ -95,9 +95,9 @@ func (s *inventoryService) look(ctx context.Context, tx *sql.Tx, lines []Item) (
 	return when, reason, nil
 }
 
-const insertLine = `INSERT INTO t_reservation_line (order_id, sku, qty, state, created_at, updated_at) VALUES (?, ?, ?, 'INIT', ?, ?)`
+const insertLine = `INSERT INTO t_reservation_line (order_id, sku, qty, state, created_at, updated_at) VALUES ($1, $2, $3, 'INIT', $4, $5)`
 
-const findLines = `SELECT sku, qty FROM t_reservation_line WHERE order_id = ? ORDER BY sku`
+const findLines = `SELECT sku, qty FROM t_reservation_line WHERE order_id = $1 ORDER BY sku`
 
 // conclude takes order.paid, which sells what is held for the order, and
 // order.cancelled, which gives it back whether it was sold or not; then

@@ -117,7 +117,7 @@ func TestAllLinesAreReservedOrNone(t *testing.T) {
 		t.Errorf("%d pieces are held for an order that failed", held)
 	}
 	var payload string
-	if err := s.db.Reader.QueryRow(`SELECT payload FROM t_outbox_event WHERE event_type = ?`, lifecycle.InventoryReserveFailed).Scan(&payload); err != nil || !strings.Contains(payload, "2 of b asked for, 1 available") {
+	if err := s.db.Reader.QueryRow(`SELECT payload FROM t_outbox_event WHERE event_type = $1`, lifecycle.InventoryReserveFailed).Scan(&payload); err != nil || !strings.Contains(payload, "2 of b asked for, 1 available") {
 		t.Errorf("the failure says %s, %v", payload, err)
 	}
 	if err := s.handle(t, createdEvent(t, "o2", Item{"a", 5}, Item{"b", 1})); err != nil {

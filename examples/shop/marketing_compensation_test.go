@@ -52,7 +52,7 @@ func TestARewardThatIsGivenUpIsUndoneBeforeTheCancelledOrderIsHeardOf(t *testing
 		if letters, err = service.db.Governance.DeadLetters(ctx, govern.Filter{}); err != nil {
 			t.Fatal(err)
 		}
-		return len(letters) == 1 && number(t, service.db.Reader, `SELECT COUNT(*) FROM t_consume_retry WHERE event_id = ?`, cancelled.ID) == 1
+		return len(letters) == 1 && number(t, service.db.Reader, `SELECT COUNT(*) FROM t_consume_retry WHERE event_id = $1`, cancelled.ID) == 1
 	})
 	if n := number(t, service.db.Reader, `SELECT COUNT(*) FROM t_reward`); n != 0 {
 		t.Error("order.cancelled went ahead of a failed order.paid")
@@ -61,7 +61,7 @@ func TestARewardThatIsGivenUpIsUndoneBeforeTheCancelledOrderIsHeardOf(t *testing
 		t.Fatal(err)
 	}
 	eventually(t, "both are done", func() bool {
-		return number(t, service.db.Reader, `SELECT COUNT(*) FROM t_message_consume_log WHERE (event_id, status) IN ((?, 'COMPENSATED'), (?, 'APPLIED'))`, paid.ID, cancelled.ID) == 2
+		return number(t, service.db.Reader, `SELECT COUNT(*) FROM t_message_consume_log WHERE (event_id, status) IN (($1, 'COMPENSATED'), ($2, 'APPLIED'))`, paid.ID, cancelled.ID) == 2
 	})
 	stop()
 	if err := running.Wait(); err != nil {

@@ -50,9 +50,9 @@ type revocationFacts struct {
 	Reason  string `json:"reason"`
 }
 
-const noteReward = `UPDATE t_reward SET customer_id = ?, points = ?, coupon = ? WHERE order_id = ?`
+const noteReward = `UPDATE t_reward SET customer_id = $1, points = $2, coupon = $3 WHERE order_id = $4`
 
-const insertPoints = `INSERT INTO t_points_ledger (cause_event_id, kind, customer_id, order_id, points, created_at) VALUES (?, ?, ?, ?, ?, ?)`
+const insertPoints = `INSERT INTO t_points_ledger (cause_event_id, kind, customer_id, order_id, points, created_at) VALUES ($1, $2, $3, $4, $5, $6)`
 
 // paid takes order.paid: points, and a coupon if the order is worth one.
 func (s *marketingService) paid(ctx context.Context, tx *sql.Tx, e *settle.Event) error {
@@ -112,9 +112,9 @@ func (s *marketingService) cancelled(ctx context.Context, tx *sql.Tx, e *settle.
 	return s.rewards.save(ctx, tx, r, row, revocationFacts{OrderID: r.orderID, Reason: "the order was cancelled"})
 }
 
-const findGranted = `SELECT customer_id, points FROM t_reward WHERE order_id = ?`
+const findGranted = `SELECT customer_id, points FROM t_reward WHERE order_id = $1`
 
-const clearReward = `UPDATE t_reward SET points = 0, coupon = '' WHERE order_id = ?`
+const clearReward = `UPDATE t_reward SET points = 0, coupon = '' WHERE order_id = $1`
 
 // takeBack revokes what r's order was granted. The coupon system is asked even
 // when no coupon is known: a first try, by rules that were changed since, may

@@ -119,10 +119,10 @@ func marketingStage(t *testing.T) (*stage, *marketingService, *fakeCoupons) {
 func wrongReward(ctx context.Context, tx *sql.Tx, order orderFacts, state string, want earned) error {
 	var got string
 	var has, booked int64
-	if err := tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(state), ''), COALESCE(SUM(points), 0) FROM t_reward WHERE order_id = ?`, order.OrderID).Scan(&got, &has); err != nil {
+	if err := tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(state), ''), COALESCE(SUM(points), 0) FROM t_reward WHERE order_id = $1`, order.OrderID).Scan(&got, &has); err != nil {
 		return err
 	}
-	if err := tx.QueryRowContext(ctx, `SELECT COALESCE(SUM(points), 0) FROM t_points_ledger WHERE order_id = ? AND customer_id = ?`, order.OrderID, order.CustomerID).Scan(&booked); err != nil {
+	if err := tx.QueryRowContext(ctx, `SELECT COALESCE(SUM(points), 0) FROM t_points_ledger WHERE order_id = $1 AND customer_id = $2`, order.OrderID, order.CustomerID).Scan(&booked); err != nil {
 		return err
 	}
 	if got != state || has != want.points || booked != want.points {
@@ -135,7 +135,7 @@ func wrongReward(ctx context.Context, tx *sql.Tx, order orderFacts, state string
 // with what the service thinks.
 func wrongCoupon(ctx context.Context, tx *sql.Tx, order orderFacts, coupons *fakeCoupons, want earned) error {
 	var code string
-	if err := tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(coupon), '') FROM t_reward WHERE order_id = ?`, order.OrderID).Scan(&code); err != nil {
+	if err := tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(coupon), '') FROM t_reward WHERE order_id = $1`, order.OrderID).Scan(&code); err != nil {
 		return err
 	}
 	if stands := coupons.value[order.OrderID]; int64(stands) != want.coupon || (code != "") != (stands > 0) {

@@ -29,11 +29,11 @@ type orderRow struct {
 	created, payBy int64 // when it was placed, and when it must be paid
 }
 
-const findOrder = `SELECT customer_id, amount_cents, status, reason, pay, pay_by, version, trace_id, created_at FROM t_order WHERE order_id = ?`
+const findOrder = `SELECT customer_id, amount_cents, status, reason, pay, pay_by, version, trace_id, created_at FROM t_order WHERE order_id = $1`
 
-const findItems = `SELECT sku, qty FROM t_order_item WHERE order_id = ? ORDER BY sku`
+const findItems = `SELECT sku, qty FROM t_order_item WHERE order_id = $1 ORDER BY sku`
 
-const advanceOrder = `UPDATE t_order SET status = ?, reason = ?, pay = ?, version = ?, updated_at = ? WHERE order_id = ? AND version = ?`
+const advanceOrder = `UPDATE t_order SET status = $1, reason = $2, pay = $3, version = $4, updated_at = $5 WHERE order_id = $6 AND version = $7`
 
 // advance lets an order's machine take c in tx. It returns the order as it is
 // then and the event of the change, nil when nothing changed. An order that is

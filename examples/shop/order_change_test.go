@@ -91,7 +91,7 @@ func tell(t testing.TB, s *orderService, key, pay string, inputs ...string) stor
 	return told
 }
 
-const orderEvents = `SELECT event_type, payload FROM t_outbox_event WHERE aggregate_type = 'order' AND aggregate_id = ? ORDER BY aggregate_seq`
+const orderEvents = `SELECT event_type, payload FROM t_outbox_event WHERE aggregate_type = 'order' AND aggregate_id = $1 ORDER BY aggregate_seq`
 
 func readStory(rows *sql.Rows) (told story, err error) {
 	defer func() { _ = rows.Close() }()
@@ -124,7 +124,7 @@ func statusOf(event string) string {
 func wrongStory(ctx context.Context, tx *sql.Tx, id string) error {
 	var status, reason, pay string
 	var version int
-	err := tx.QueryRowContext(ctx, `SELECT status, reason, pay, version FROM t_order WHERE order_id = ?`, id).Scan(&status, &reason, &pay, &version)
+	err := tx.QueryRowContext(ctx, `SELECT status, reason, pay, version FROM t_order WHERE order_id = $1`, id).Scan(&status, &reason, &pay, &version)
 	if err != nil {
 		return err
 	}
@@ -353,7 +353,7 @@ func TestAChangeNamesTheEventThatCausedItAndKeepsItsTrace(t *testing.T) {
 	}
 	for kind, want := range map[string]string{lifecycle.OrderCreated: "", lifecycle.OrderPayRequested: "", lifecycle.OrderReserved: e.ID} {
 		var cause, trace string
-		err := s.db.Reader.QueryRow(`SELECT coalesce(causation_id, ''), trace_id FROM t_outbox_event WHERE event_type = ?`, kind).Scan(&cause, &trace)
+		err := s.db.Reader.QueryRow(`SELECT coalesce(causation_id, ''), trace_id FROM t_outbox_event WHERE event_type = $1`, kind).Scan(&cause, &trace)
 		if err != nil || cause != want || trace != "trace" {
 			t.Errorf("%s is caused by %q in trace %s: %v; want %q", kind, cause, trace, err, want)
 		}
@@ -365,7 +365,7 @@ func TestTheTimerOfAPaymentIsStoredWithItsOrder(t *testing.T) {
 	o := tell(t, s, "k", PayLater)
 	var aggregate, key string
 	var seq, notBefore int64
-	err := s.db.Reader.QueryRow(`SELECT aggregate_type, aggregate_id, aggregate_seq, not_before FROM t_outbox_event WHERE event_type = ?`, lifecycle.OrderPaymentDue).
+	err := s.db.Reader.QueryRow(`SELECT aggregate_type, aggregate_id, aggregate_seq, not_before FROM t_outbox_event WHERE event_type = $1`, lifecycle.OrderPaymentDue).
 		Scan(&aggregate, &key, &seq, &notBefore)
 	if err != nil || aggregate != lifecycle.OrderTimer || key != o.OrderID || seq != 0 || notBefore != o.PayBy.UnixMicro() {
 		t.Errorf("a timer of %s %s with seq %d for %d: %v", aggregate, key, seq, notBefore, err)

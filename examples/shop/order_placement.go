@@ -29,12 +29,12 @@ const (
 	placedConflict               // the key belongs to another order
 )
 
-const findRequest = `SELECT request_hash FROM t_order WHERE request_key = ?`
+const findRequest = `SELECT request_hash FROM t_order WHERE request_key = $1`
 
 const insertOrder = `INSERT INTO t_order (order_id, request_key, request_hash, customer_id, amount_cents, status, pay, pay_by, version, trace_id, created_at, updated_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?)`
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, $9, $10, $11)`
 
-const insertItem = `INSERT INTO t_order_item (order_id, sku, qty) VALUES (?, ?, ?)`
+const insertItem = `INSERT INTO t_order_item (order_id, sku, qty) VALUES ($1, $2, $3)`
 
 // apply writes the order with its lines, or finds that it is there, and
 // returns order.created and the timer of its payment.

@@ -34,7 +34,7 @@ type OrderStatus struct {
 	Waiting string `json:"waiting,omitempty"`
 }
 
-const readOrder = `SELECT customer_id, amount_cents, status, reason, pay, pay_by, version, trace_id, created_at, updated_at FROM t_order WHERE order_id = ?`
+const readOrder = `SELECT customer_id, amount_cents, status, reason, pay, pay_by, version, trace_id, created_at, updated_at FROM t_order WHERE order_id = $1`
 
 // status reads one order; ErrNoOrder if it is not there. Whether it has settled
 // is for a view to say, which sees all services.

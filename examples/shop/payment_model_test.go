@@ -185,7 +185,7 @@ func (s *paymentStory) check(ctx context.Context, order int) error {
 	o, id := s.orders[order], fmt.Sprint("o", order)
 	var state, declined string
 	var amount Cents
-	err := s.tx.QueryRowContext(ctx, `SELECT state, amount_cents, declined FROM t_payment WHERE order_id = ?`, id).Scan(&state, &amount, &declined)
+	err := s.tx.QueryRowContext(ctx, `SELECT state, amount_cents, declined FROM t_payment WHERE order_id = $1`, id).Scan(&state, &amount, &declined)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}

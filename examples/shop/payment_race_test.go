@@ -69,7 +69,7 @@ func (r *race) goes(ctx context.Context, move string, m mood) error {
 		return r.payment(ctx, m)
 	case orderHears:
 		var event string
-		err := r.tx.QueryRowContext(ctx, `SELECT id, event_type FROM t_outbox_event WHERE id > ? ORDER BY id`, r.heard).Scan(&r.heard, &event)
+		err := r.tx.QueryRowContext(ctx, `SELECT id, event_type FROM t_outbox_event WHERE id > $1 ORDER BY id`, r.heard).Scan(&r.heard, &event)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return nil

@@ -64,7 +64,7 @@ func (s *paymentService) giveUp(ctx context.Context, tx *sql.Tx, e *settle.Event
 	return s.step(ctx, tx, e, lifecycle.Compensation(e.Type), order)
 }
 
-const amendPayment = `UPDATE t_payment SET amount_cents = ?, declined = ? WHERE order_id = ?`
+const amendPayment = `UPDATE t_payment SET amount_cents = $1, declined = $2 WHERE order_id = $3`
 
 // step asks the provider what the table wants to know and writes what the
 // table then says.

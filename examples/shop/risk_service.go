@@ -90,7 +90,7 @@ type opinion struct {
 	amount      Cents // what a review that this may start will go by
 }
 
-const noteAssessment = `UPDATE t_assessment SET reason = ?, review_at = ? WHERE order_id = ?`
+const noteAssessment = `UPDATE t_assessment SET reason = $1, review_at = $2 WHERE order_id = $3`
 
 // apply does what the machine says to o.
 func (s *riskService) apply(ctx context.Context, tx *sql.Tx, e *settle.Event, o opinion) error {

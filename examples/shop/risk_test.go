@@ -65,7 +65,7 @@ func riskStage(t *testing.T) (*stage, *riskService) {
 func wrongAssessment(ctx context.Context, tx *sql.Tx, orderID, state string) error {
 	var got, reason string
 	var reviewAt int64
-	err := tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(state), ''), COALESCE(MAX(reason), ''), COALESCE(MAX(review_at), 0) FROM t_assessment WHERE order_id = ?`, orderID).Scan(&got, &reason, &reviewAt)
+	err := tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(state), ''), COALESCE(MAX(reason), ''), COALESCE(MAX(review_at), 0) FROM t_assessment WHERE order_id = $1`, orderID).Scan(&got, &reason, &reviewAt)
 	if err != nil {
 		return err
 	}
@@ -82,8 +82,8 @@ func wrongAssessment(ctx context.Context, tx *sql.Tx, orderID, state string) err
 // wrongTimer looks for the one timer of an order that was held.
 func wrongTimer(ctx context.Context, tx *sql.Tx, orderID string, held bool) error {
 	var timers, right int64
-	if err := tx.QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(not_before = ? AND aggregate_type = 'risk_timer' AND aggregate_seq = 0), 0)
- FROM t_outbox_event WHERE aggregate_id = ? AND event_type = 'risk.review_due'`, noon.Add(time.Minute).UnixMicro(), orderID).Scan(&timers, &right); err != nil {
+	if err := tx.QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(not_before = $1 AND aggregate_type = 'risk_timer' AND aggregate_seq = 0), 0)
+ FROM t_outbox_event WHERE aggregate_id = $2 AND event_type = 'risk.review_due'`, noon.Add(time.Minute).UnixMicro(), orderID).Scan(&timers, &right); err != nil {
 		return err
 	}
 	if (held && timers != 1) || (!held && timers != 0) || right != timers {
@@ -133,7 +133,7 @@ func TestAHeldOrderIsDecidedFromWhatItsTimerCarries(t *testing.T) {
 			fmt.Sprintf(`risk.held cause trace c {"orderId":%q,"reason":%q,"reviewAt":"2026-03-01T12:01:00Z"}`, c.id, c.held),
 			fmt.Sprintf(`risk.review_due cause trace c {"orderId":%q,"amount":%q}`, c.id, c.amount))
 		due := &settle.Event{ID: "timer", Type: lifecycle.RiskReviewDue, AggregateID: c.id, BizKey: "c", TraceID: "trace"}
-		if err := st.db.Reader.QueryRow(`SELECT payload FROM t_outbox_event WHERE event_type = 'risk.review_due' AND aggregate_id = ?`, c.id).Scan(&due.Payload); err != nil {
+		if err := st.db.Reader.QueryRow(`SELECT payload FROM t_outbox_event WHERE event_type = 'risk.review_due' AND aggregate_id = $1`, c.id).Scan(&due.Payload); err != nil {
 			t.Fatal(err)
 		}
 		says(t, st.db, c.id, func(tx *sql.Tx) error { return service.reviewed(t.Context(), tx, due) }, c.decided)

@@ -241,7 +241,7 @@ func (s *stage) notices(t *testing.T, inputs []string) error {
 
 // appended lists the numbered events of an order as "1 type", in order.
 func appended(ctx context.Context, tx *sql.Tx, orderID string) (events []string, last []byte, err error) {
-	rows, err := tx.QueryContext(ctx, `SELECT aggregate_seq || ' ' || event_type, payload FROM t_outbox_event WHERE aggregate_id = ? AND aggregate_seq > 0 ORDER BY id`, orderID)
+	rows, err := tx.QueryContext(ctx, `SELECT aggregate_seq || ' ' || event_type, payload FROM t_outbox_event WHERE aggregate_id = $1 AND aggregate_seq > 0 ORDER BY id`, orderID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -318,7 +318,7 @@ func says(t *testing.T, db *dial.Database, orderID string, do func(tx *sql.Tx) e
 	if err := inTx(t.Context(), db, do); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := db.Reader.QueryContext(t.Context(), `SELECT CONCAT_WS(' ', event_type, causation_id, trace_id, biz_key, CAST(payload AS TEXT)) FROM t_outbox_event WHERE aggregate_id = ? AND id > ? ORDER BY id`, orderID, before)
+	rows, err := db.Reader.QueryContext(t.Context(), `SELECT CONCAT_WS(' ', event_type, causation_id, trace_id, biz_key, CAST(payload AS TEXT)) FROM t_outbox_event WHERE aggregate_id = $1 AND id > $2 ORDER BY id`, orderID, before)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,8 @@ type Level struct {
 	Quantity int64
 }
 
-const raiseStock = `INSERT INTO t_stock (sku, initial_qty, available, reserved, sold) VALUES (?1, ?2, ?2, 0, 0)
-ON CONFLICT (sku) DO UPDATE SET available = available + ?2 - initial_qty, initial_qty = ?2 WHERE ?2 > initial_qty`
+const raiseStock = `INSERT INTO t_stock (sku, initial_qty, available, reserved, sold) VALUES ($1, $2, $2, 0, 0)
+ON CONFLICT (sku) DO UPDATE SET available = t_stock.available + $2 - t_stock.initial_qty, initial_qty = $2 WHERE $2 > t_stock.initial_qty`
 
 // Stock makes articles known to the inventory in dir and raises what ever came
 // in of each to its level; one that has come in already is left as it is, so
