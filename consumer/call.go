@@ -22,8 +22,9 @@ type call[Tx any] struct {
 	events   []*settle.Event
 	tx       Tx
 	batchErr error
-	// asking is what the External handler of this work asks, asker that handler.
-	asking asking
+	// asking is what the External handler of this work asks, asker that handler;
+	// both are nil where there is none.
+	asking *asking
 	asker  *handler[Tx]
 
 	limit limit
@@ -31,21 +32,21 @@ type call[Tx any] struct {
 
 // workOff applies works until there are no more.
 func (s *session[Tx]) workOff(ctx context.Context) {
-	c := &call[Tx]{s: s, work: ctx}
+	c := &call[Tx]{s: s, work: context.WithValue(ctx, askingKey{}, (*asking)(nil))}
 	for cmd := range s.works {
 		s.step(c.apply(cmd))
 	}
 }
 
 func (c *call[Tx]) apply(cmd Apply) Applied {
-	c.cmd, c.times, c.events, c.batchErr, c.asking = cmd, c.times[:0], c.events[:0], nil, asking{}
+	c.cmd, c.times, c.events, c.batchErr, c.asking, c.asker = cmd, c.times[:0], c.events[:0], nil, nil, nil
 	if cmd.Batch != "" || c.s.cfg.Crash != nil {
 		cmd.Work.BeforeCommit = c.beforeCommit
 	}
 	// Crash here: nothing was written; the records are delivered again.
 	c.s.crash("consume.before_apply")
 	results, err := c.s.inbox.Apply(c.work, cmd.Work, c.handle)
-	for err == nil && c.asking.question != nil {
+	for err == nil && c.asks(results) {
 		c.answer(c.asker)
 		results, err = c.s.inbox.Apply(c.work, cmd.Work, c.handle)
 	}
@@ -77,10 +78,13 @@ func (c *call[Tx]) handle(ctx context.Context, tx Tx, i int) error {
 		return nil
 	}
 	if h.options.External {
-		c.asker, ctx = h, c.asking.begin(ctx)
+		if c.asking == nil {
+			c.asking, c.asker = &asking{}, h
+		}
+		ctx = c.asking.begin(ctx)
 	}
 	err = c.timed(ctx, h, 1, func(ctx context.Context) error { return h.one(ctx, tx, e) })
-	if c.asking.question != nil {
+	if c.asking != nil && c.asking.question != nil {
 		return errAsk // whatever the handler makes of it: nothing may be kept
 	}
 	if err == nil {

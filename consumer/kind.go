@@ -53,10 +53,15 @@ func (g *gate) held(now time.Time) bool { return g.probing || now.Before(g.until
 // half reports whether the next event is a probe.
 func (g *gate) half() bool { return g.wait > 0 }
 
+// hold begins a wait, twice as long as the one that has ended. What was in
+// flight when a wait began, and fails in it, says nothing new.
 func (g *gate) hold(now time.Time, b Breaker) {
-	if g.wait == 0 {
+	switch {
+	case g.wait == 0:
 		g.wait = b.Wait
-	} else {
+	case now.Before(g.until):
+		return
+	default:
 		g.wait = min(2*g.wait, b.MaxWait)
 	}
 	g.until = now.Add(g.wait)
