@@ -62,3 +62,8 @@ func OpenForTest(t testing.TB, at string, cfg Config) *Store {
 	})
 	return s
 }
+
+// Pooled reports whether s has noticed a pooler.
+func Pooled(s *Store) bool {
+	return s.own.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheDescribe
+}

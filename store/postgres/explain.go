@@ -23,6 +23,7 @@ const (
 	stateNoColumn   = "42703"
 	stateTooMany    = "53300"
 	stateDiskFull   = "53100"
+	statePooler     = "08P01"
 )
 
 // explain puts what a person can mend into a sentence, with the SQL for it.
@@ -33,6 +34,8 @@ func explain(err error) error {
 		return err
 	}
 	switch e.Code {
+	case statePooler:
+		return fmt.Errorf("a pooler refuses a setting of the URL; set it for the role instead: ALTER ROLE … SET search_path = …, or give the service a database of its own: %w", err)
 	case statePassword, stateNoPassword:
 		return fmt.Errorf("the server refuses this user or password: %w", err)
 	case stateNoDatabase:
