@@ -139,7 +139,9 @@ func makeSchema(ctx context.Context, conn *pgx.Conn, current, path string) error
 		}
 		return nil
 	}
-	if _, err := conn.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+pgx.Identifier{first}.Sanitize()); err != nil {
+	_, err := conn.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+pgx.Identifier{first}.Sanitize())
+	// Of two that make it at once, one is told that it is there.
+	if err != nil && !hasState(err, stateUnique) {
 		return err
 	}
 	// A pooler may have swallowed the URL's search_path.
