@@ -111,6 +111,15 @@ func (g *group[Tx]) wantEffects(want ...string) {
 	}
 }
 
+func (g *group[Tx]) wantEffectsInAnyOrder(want ...string) {
+	g.Helper()
+	got, err := g.Effects(g.ctx)
+	slices.Sort(got)
+	if err != nil || !slices.Equal(got, want) {
+		g.Fatalf("effects are %v, %v, want %v in any order", got, err, want)
+	}
+}
+
 // due returns what is due and wants these events, in this order.
 func (g *group[Tx]) due(want ...string) []settle.Item {
 	g.Helper()

@@ -90,7 +90,8 @@ func failedLeavesNothing[Tx any](t testing.TB, s InboxStore[Tx]) {
 			g.apply(batch(it), applied)
 		}
 	}
-	g.wantEffects("1", "2", "3")
+	// A store that keeps what it could has the other keys' effects earlier.
+	g.wantEffectsInAnyOrder("1", "2", "3")
 }
 
 func rejectedIsDone[Tx any](t testing.TB, s InboxStore[Tx]) {
