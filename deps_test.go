@@ -28,23 +28,25 @@ var imports = map[string]struct{ ours, others []string }{
 	"broker/nats":            {ours: []string{"", "broker/internal/claims"}, others: []string{"github.com/nats-io/nats.go"}},
 	"broker/nats/embedded":   {ours: []string{""}, others: []string{"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "golang.org/x/sys"}},
 
+	"doctor": {},
+
 	"store/migrate":    {others: []string{"github.com/pressly/goose/v3"}},
 	"store/consumelog": {ours: []string{"", "govern"}},
-	"store/sqlite":     {ours: []string{"", "store/migrate", "store/consumelog", "relay", "govern"}, others: []string{"modernc.org/sqlite", "golang.org/x/sys"}},
-	"store/postgres":   {ours: []string{"", "store/migrate", "store/consumelog", "relay", "govern"}, others: []string{"github.com/jackc/pgx/v5"}},
+	"store/sqlite":     {ours: []string{"", "store/migrate", "store/consumelog", "relay", "govern", "doctor"}, others: []string{"modernc.org/sqlite", "golang.org/x/sys"}},
+	"store/postgres":   {ours: []string{"", "store/migrate", "store/consumelog", "relay", "govern", "doctor"}, others: []string{"github.com/jackc/pgx/v5"}},
 	"store/storetest":  {ours: []string{"", "relay", "govern"}},
 
 	"govern": {ours: []string{""}},
-	"drill":  {ours: []string{""}, others: []string{"modernc.org/sqlite", "golang.org/x/sys"}},
+	"drill":  {ours: []string{""}, others: []string{"modernc.org/sqlite", "github.com/jackc/pgx/v5", "golang.org/x/sys"}},
 
-	"dial":                    {ours: []string{"", "broker/memory", "broker/nats", "broker/nats/embedded", "store/migrate", "store/postgres", "store/sqlite", "relay", "govern"}},
+	"dial":                    {ours: []string{"", "broker/memory", "broker/nats", "broker/nats/embedded", "store/migrate", "store/postgres", "store/sqlite", "relay", "govern", "doctor"}},
 	"examples/shop":           {ours: []string{"", "relay", "consumer", "dial", "govern", "store/sqlite", "examples/shop/lifecycle", "examples/shop/outside"}, others: []string{"golang.org/x/sync", "golang.org/x/sys"}},
 	"examples/shop/lifecycle": {},
 	"examples/shop/outside":   {ours: []string{""}, others: []string{"modernc.org/sqlite", "github.com/sony/gobreaker/v2"}},
 	"examples/quickstart":     {ours: []string{"", "relay", "consumer", "dial", "broker/memory", "broker/nats", "broker/nats/embedded", "store/sqlite"}},
 
 	"server":     {ours: []string{"", "relay", "consumer", "dial", "govern", "internal/configfile"}},
-	"cli":        {ours: []string{"", "relay", "consumer", "server", "dial", "store/migrate", "govern", "drill", "examples/shop", "examples/shop/outside", "internal/configfile", "internal/rawbench"}, others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys"}},
+	"cli":        {ours: []string{"", "relay", "consumer", "server", "dial", "store/migrate", "doctor", "govern", "drill", "examples/shop", "examples/shop/outside", "internal/configfile", "internal/rawbench"}, others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys"}},
 	"cmd/settle": {ours: []string{"cli"}},
 
 	"internal/configfile": {others: []string{"github.com/goccy/go-yaml"}},

@@ -67,11 +67,8 @@ func (f *Facts) CopyFile(ctx context.Context, service, path, export string) erro
 }
 
 func (f *Facts) copyQuery(ctx context.Context, service string, from *sql.DB, q query) error {
-	var args []any
-	if strings.Contains(q.text, ":service") {
-		args = append(args, sql.Named("service", service))
-	}
-	rows, err := from.QueryContext(ctx, q.text, args...)
+	text, args := bind(q.text, sql.Named("service", service))
+	rows, err := from.QueryContext(ctx, text, args...)
 	if err != nil {
 		return err
 	}

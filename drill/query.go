@@ -1,7 +1,11 @@
 package drill
 
 import (
+	"database/sql"
 	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -45,4 +49,25 @@ func parseQueries(text string) ([]query, error) {
 		return nil, fmt.Errorf("parse queries: %s does not end", q.id)
 	}
 	return all, nil
+}
+
+var parameter = regexp.MustCompile(`:[a-z]+\b`)
+
+// bind replaces :name by $1, $2 …, which every database reads, and returns the
+// values in that order. Values that text does not name are left out.
+func bind(text string, args ...sql.NamedArg) (string, []any) {
+	var values []any
+	numbers := map[string]string{}
+	text = parameter.ReplaceAllStringFunc(text, func(name string) string {
+		i := slices.IndexFunc(args, func(a sql.NamedArg) bool { return a.Name == name[1:] })
+		if i < 0 {
+			return name
+		}
+		if numbers[name] == "" {
+			values = append(values, args[i].Value)
+			numbers[name] = "$" + strconv.Itoa(len(values))
+		}
+		return numbers[name]
+	})
+	return text, values
 }

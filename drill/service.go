@@ -5,6 +5,9 @@ import (
 	"database/sql"
 	_ "embed"
 	"fmt"
+	"strings"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // sql.Open("pgx", …)
 )
 
 var (
@@ -12,6 +15,10 @@ var (
 	serviceFacts string
 	//go:embed sql/state.sql
 	stateQueries string
+	//go:embed sql/postgres/service.sql
+	postgresFacts string
+	//go:embed sql/postgres/state.sql
+	postgresState string
 )
 
 // Service reads the database of one service while the service works, and
@@ -19,21 +26,33 @@ var (
 type Service struct {
 	name    string
 	db      *sql.DB
+	facts   string
 	queries map[string]string
+	// snapshot is how a transaction sees one state of the database.
+	snapshot *sql.TxOptions
+	// anew is true where what is new can't be told by a number: all is counted
+	// again each time.
+	anew bool
 }
 
-// OpenService opens a service's database, which is there already.
-func OpenService(name, path string) (*Service, error) {
-	queries, err := parseQueries(stateQueries)
+// OpenService opens a service's database: the path of an SQLite file that is
+// there already, or a PostgreSQL URL. It does not wait for a server.
+func OpenService(name, at string) (*Service, error) {
+	s := &Service{name: name, facts: serviceFacts, queries: map[string]string{}}
+	driver, dsn, texts := "sqlite", "file:"+at+"?mode=rw&_pragma=query_only(1)&_pragma=busy_timeout(5000)", stateQueries
+	if strings.HasPrefix(at, "postgres") && strings.Contains(at, "://") {
+		driver, dsn, texts = "pgx", at, postgresState
+		s.facts, s.anew = postgresFacts, true
+		s.snapshot = &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
+	}
+	queries, err := parseQueries(texts)
 	if err != nil {
 		return nil, err
 	}
-	db, err := sql.Open("sqlite", "file:"+path+"?mode=rw&_pragma=query_only(1)&_pragma=busy_timeout(5000)")
-	if err != nil {
-		return nil, fmt.Errorf("open database of %s: %w", name, err)
+	if s.db, err = sql.Open(driver, dsn); err != nil {
+		return nil, fmt.Errorf("open database of %s: its address can't be read", name)
 	}
-	db.SetMaxOpenConns(2)
-	s := &Service{name: name, db: db, queries: map[string]string{}}
+	s.db.SetMaxOpenConns(2)
 	for _, q := range queries {
 		s.queries[q.id] = q.text
 	}
@@ -46,7 +65,7 @@ func (s *Service) Close() error { return s.db.Close() }
 // Export copies the service's facts: what every service has, and what the
 // queries of business tell of this one.
 func (s *Service) Export(ctx context.Context, f *Facts, business string) error {
-	if err := f.Copy(ctx, s.name, s.db, serviceFacts); err != nil {
+	if err := f.Copy(ctx, s.name, s.db, s.facts); err != nil {
 		return err
 	}
 	return f.Copy(ctx, s.name, s.db, business)

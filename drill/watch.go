@@ -104,7 +104,7 @@ func (w *Watch) Letters(ctx context.Context) ([]Letter, error) {
 // consumed reads, in one snapshot, what the service's group has dealt with
 // since it was last asked, and its dead letters.
 func (s *side) consumed(ctx context.Context, st *State) error {
-	tx, err := s.service.db.BeginTx(ctx, nil)
+	tx, err := s.service.db.BeginTx(ctx, s.service.snapshot)
 	if err != nil {
 		return err
 	}
@@ -136,6 +136,9 @@ func (s *side) consumed(ctx context.Context, st *State) error {
 		return err
 	}
 	s.recorded, s.pending = last, pending
+	if s.service.anew {
+		s.done = 0
+	}
 	s.done += done + discarded
 	return nil
 }
@@ -189,6 +192,10 @@ func (s *side) emitting(ctx context.Context, st *State, timers map[string]int64)
 	if err != nil {
 		return err
 	}
+	if s.service.anew {
+		clear(s.emitted)
+		read = 0
+	}
 	for eventType, n := range fresh {
 		s.emitted[eventType] += n
 	}
@@ -208,7 +215,8 @@ func (s *side) emitting(ctx context.Context, st *State, timers map[string]int64)
 		return err
 	}
 	var unpublished int64
-	err = s.service.db.QueryRowContext(ctx, s.service.queries["unpublished"], now).Scan(&unpublished)
+	text, values := bind(s.service.queries["unpublished"], now)
+	err = s.service.db.QueryRowContext(ctx, text, values...).Scan(&unpublished)
 	st.Unpublished += unpublished
 	return err
 }
@@ -219,10 +227,7 @@ type querier interface {
 }
 
 func each(ctx context.Context, q querier, text string, visit func(*sql.Rows) error, args ...sql.NamedArg) error {
-	values := make([]any, len(args))
-	for i, a := range args {
-		values[i] = a
-	}
+	text, values := bind(text, args...)
 	rows, err := q.QueryContext(ctx, text, values...)
 	if err != nil {
 		return err
