@@ -3,12 +3,14 @@ package dial
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"net/url"
 	"strings"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/postgres"
 	"github.com/settlemq/settle/store/sqlite"
 )
 
@@ -27,12 +29,14 @@ type StoreConfig struct {
 
 // ErrForeign means that a database holds none of Settle's tables. It was left
 // as it is.
-var ErrForeign = sqlite.ErrForeign
+var ErrForeign = errors.New("the database holds no tables of Settle")
 
 // Database is one service's database, whatever its kind: the outbox as the
 // application and as the relay see it, the consumer's inbox, and governance.
 type Database struct {
 	settle.Outbox[*sql.Tx]
+	// Dialect is the SQL that its transactions and Reader speak.
+	Dialect Dialect
 	// Log is the outbox as the relay reads it.
 	Log relay.Store
 	// Inbox is what the database's consumer groups have done.
@@ -56,16 +60,8 @@ func (d *Database) Close() error { return d.close() }
 // CheckStore returns a *URLError if a URL can't be that of a database. It does
 // no I/O.
 func CheckStore(rawURL string) error {
-	_, err := storeURL(rawURL)
+	_, err := databaseURL(rawURL)
 	return err
-}
-
-func storeURL(rawURL string) (*url.URL, error) {
-	u, err := databaseURL(rawURL)
-	if err == nil && u.Scheme != "sqlite" {
-		return nil, unknownScheme("database", u, databaseURLs()[:1])
-	}
-	return u, err
 }
 
 func databaseURL(rawURL string) (*url.URL, error) {
@@ -97,13 +93,36 @@ func databaseURL(rawURL string) (*url.URL, error) {
 // Store opens the database at a URL and brings its tables up to date. A URL
 // that can't be is a *URLError; any other error comes from the database.
 func Store(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, error) {
-	u, err := storeURL(rawURL)
+	u, err := databaseURL(rawURL)
 	if err != nil {
 		return nil, err
+	}
+	if u.Scheme != "sqlite" {
+		return openPostgres(ctx, rawURL, cfg)
 	}
 	s, err := sqlite.Open(ctx, u.Path, sqlite.Config{Service: cfg.Service, Existing: cfg.Existing, Crash: cfg.Crash})
 	if err != nil {
-		return nil, err
+		return nil, foreign(err, sqlite.ErrForeign)
 	}
-	return &Database{Outbox: s, Log: s.Log(), Inbox: s.Inbox(), Governance: s.Governance(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
+	return &Database{Outbox: s, Dialect: SQLite, Log: s.Log(), Inbox: s.Inbox(), Governance: s.Governance(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
 }
+
+func openPostgres(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, error) {
+	s, err := postgres.Open(ctx, rawURL, postgres.Config{Service: cfg.Service, Existing: cfg.Existing, Crash: cfg.Crash})
+	if err != nil {
+		return nil, foreign(err, postgres.ErrForeign)
+	}
+	return &Database{Outbox: s, Dialect: Postgres, Log: s.Log(), Inbox: s.Inbox(), Governance: s.Governance(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
+}
+
+// foreign makes one error of what each kind of database has of its own.
+func foreign(err, own error) error {
+	if errors.Is(err, own) {
+		return &foreignError{err}
+	}
+	return err
+}
+
+type foreignError struct{ error }
+
+func (e *foreignError) Unwrap() []error { return []error{e.error, ErrForeign} }
