@@ -118,9 +118,7 @@ func (s *Store) setUp(ctx context.Context, cfg Config) error {
 		return err
 	}
 	var err error
-	// Indexes by key are written all over: 16 MiB of cache saves reading them
-	// back. A single huge transaction leaves no more than 64 MiB of WAL.
-	if s.writer, err = s.pool(s.queue, 1, dsn(s.path, cfg, "_txlock=immediate", "_synchronous=FULL", "_pragma=cache_size(-16384)", "_pragma=journal_size_limit(67108864)")); err != nil {
+	if s.writer, err = s.pool(s.queue, 1, dsn(s.path, cfg, writerOptions()...)); err != nil {
 		return err
 	}
 	// One more than asked for: Log.Wait keeps one.
@@ -128,6 +126,13 @@ func (s *Store) setUp(ctx context.Context, cfg Config) error {
 		return err
 	}
 	return s.openLeases(ctx, cfg)
+}
+
+// writerOptions are what connections for writing are opened with. Indexes by
+// key are written all over: 16 MiB of cache saves reading them back. A single
+// huge transaction leaves no more than 64 MiB of WAL.
+func writerOptions() []string {
+	return []string{"_txlock=immediate", "_synchronous=FULL", "_pragma=cache_size(-16384)", "_pragma=journal_size_limit(67108864)"}
 }
 
 const findSchema = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = '" + migrate.Table + "'"

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/doctor"
+)
+
+// sourceFinding is a finding of one source.
+type sourceFinding struct {
+	Source string `json:"source,omitempty"`
+	doctor.Finding
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	var (
+		of               schemas
+		lax, why, asJSON bool
+	)
+	c := &cobra.Command{
+		Use:   "doctor --db URL",
+		Short: "Examine a database: is it safe to rely on, and what mends it",
+		Long: "Doctor looks at a database and changes nothing: settings, tables, rights, other relays, clocks. Each finding has a\n" +
+			"verdict, says why it matters, and how to mend it. It ends with 1 when something is bad, so that a deployment can\n" +
+			"stop there; --lax ends with 0 then. A database that can't be reached ends it with 3.",
+		Args: exactly(0, ""),
+		RunE: func(c *cobra.Command, _ []string) error {
+			findings, worst, unreached, err := of.examine(c.Context())
+			if err != nil {
+				return err
+			}
+			if err := a.printFindings(findings, asJSON, why); err != nil {
+				return err
+			}
+			switch {
+			case unreached != nil:
+				return unreachablef("%w", unreached)
+			case worst == doctor.Bad && !lax:
+				return finding(errors.New("something is bad: what Settle promises does not hold until it is mended (--lax goes on)"))
+			}
+			return nil
+		},
+	}
+	of.flags(c)
+	c.Flags().BoolVar(&lax, "lax", false, "end with 0 also when something is bad")
+	c.Flags().BoolVar(&why, "why", false, "say why it matters also for what is sound")
+	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON array of all findings")
+	return c
+}
+
+// examine looks at every source, also behind one that can't be reached.
+func (s *schemas) examine(ctx context.Context) (findings []sourceFinding, worst doctor.Verdict, unreached, err error) {
+	cfg, names, err := s.named()
+	if err != nil {
+		return nil, "", nil, err
+	}
+	findings = []sourceFinding{}
+	var all []doctor.Finding
+	for _, name := range names {
+		prefix := ""
+		if name != "" {
+			prefix = name + ": "
+		}
+		of, err := dial.Doctor(cfg.Sources[name].DB)
+		if err != nil {
+			return nil, "", nil, usagef("%s--db: %w", prefix, err)
+		}
+		list, err := of.Check(ctx)
+		if err != nil {
+			unreached = errors.Join(unreached, fmt.Errorf("%s%w", prefix, cfg.HideError(err)))
+		}
+		for _, f := range list {
+			f.Found, f.Fix = cfg.Hide(f.Found), cfg.Hide(f.Fix)
+			all, findings = append(all, f), append(findings, sourceFinding{name, f})
+		}
+	}
+	return findings, doctor.Worst(all), unreached, nil
+}
+
+func (a *app) printFindings(findings []sourceFinding, asJSON, why bool) error {
+	if asJSON {
+		return printJSON(a.Out, findings)
+	}
+	for _, f := range findings {
+		if f.Source != "" {
+			f.Source += " "
+		}
+		// SQL that mends something is to be read and copied whole.
+		line := fmt.Sprintf("%-4s  %s%s: %s\n", f.Verdict, f.Source, f.Check, escaped(oneLine(f.Found)))
+		if why || f.Verdict != doctor.OK {
+			line += "      why: " + f.Why + "\n"
+		}
+		if f.Fix != "" {
+			line += "      fix: " + escaped(oneLine(f.Fix)) + "\n"
+		}
+		if _, err := fmt.Fprint(a.Out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

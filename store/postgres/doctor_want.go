@@ -1,0 +1,106 @@
+package postgres
+
+import (
+	"io/fs"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Kinds of wanted things.
+const (
+	wantTable   = "table"
+	wantColumn  = "column"
+	wantIndex   = "index"
+	wantView    = "view"
+	wantTrigger = "trigger"
+)
+
+// wanted is something that a migration makes, and the SQL that makes it.
+type wanted struct {
+	kind, table, name string
+	// typed is a column's type as the catalog spells it.
+	typed string
+	// since is the migration's version.
+	since int64
+	sql   string
+}
+
+// wantedThings reads from the migrations what a schema of this program has, so
+// that there is no second list of it.
+func wantedThings() (all []wanted, err error) {
+	files, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(files)
+	for _, file := range files {
+		number, _, _ := strings.Cut(strings.TrimPrefix(file, "migrations/"), "_")
+		since, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		b, err := migrations.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		up, _, _ := strings.Cut(string(b), "-- +goose Down")
+		for _, w := range wantedOf(up) {
+			w.since = since
+			all = append(all, w)
+		}
+	}
+	return all, nil
+}
+
+func lastVersion(all []wanted) (last int64) {
+	for _, w := range all {
+		last = max(last, w.since)
+	}
+	return last
+}
+
+var (
+	lineComment = regexp.MustCompile(`--[^\n]*`)
+	spaces      = regexp.MustCompile(`\s+`)
+	makesTable  = regexp.MustCompile(`(?s)^CREATE TABLE (\w+) \((.*)\)`)
+	makesOther  = regexp.MustCompile(`(?s)^CREATE (?:UNIQUE )?(INDEX|VIEW|TRIGGER) (\w+)(?: .*?\bON (\w+))?`)
+	addsColumn  = regexp.MustCompile(`^ALTER TABLE (\w+) ADD COLUMN (.*)`)
+	ofColumn    = regexp.MustCompile(`^"?(\w+)"? +(\w+)`)
+)
+
+func wantedOf(up string) (all []wanted) {
+	for statement := range strings.SplitSeq(lineComment.ReplaceAllString(up, ""), ";") {
+		sql := strings.TrimSpace(statement)
+		flat := spaces.ReplaceAllString(sql, " ")
+		if m := makesTable.FindStringSubmatch(sql); m != nil {
+			all = append(all, wanted{kind: wantTable, table: m[1], name: m[1], sql: flat})
+			for line := range strings.Lines(m[2]) {
+				all = append(all, columnOf(m[1], strings.Trim(line, " \n,"))...)
+			}
+		} else if m := addsColumn.FindStringSubmatch(flat); m != nil {
+			all = append(all, columnOf(m[1], m[2])...)
+		} else if m := makesOther.FindStringSubmatch(flat); m != nil {
+			w := wanted{kind: strings.ToLower(m[1]), table: m[3], name: m[2], sql: flat}
+			if w.kind == wantView {
+				w.table = w.name
+			}
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// columnOf reads one line of a table's body.
+func columnOf(table, line string) []wanted {
+	m := ofColumn.FindStringSubmatch(line)
+	if m == nil || m[1] == "PRIMARY" || m[1] == "UNIQUE" {
+		return nil
+	}
+	typed := m[2]
+	if typed == "timestamptz" {
+		typed = "timestamp with time zone"
+	}
+	return []wanted{{kind: wantColumn, table: table, name: m[1], typed: typed, sql: "ALTER TABLE " + table + " ADD COLUMN " + spaces.ReplaceAllString(line, " ")}}
+}
