@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -30,21 +31,23 @@ import (
 const asProducer = "producer"
 
 // produce is a program that knows nothing of Settle but a table: it writes the
-// events 1, 2, 3 … of its keys by SQL, and rolls every fourth transaction back
-// before it repeats it.
+// events 1, 2, 3 … of its keys by SQL, so many a second, and rolls every fourth
+// transaction back before it repeats it.
 func produce(args []string) int {
-	if err := insertEvents(args[0], args[1], args[2], args[3]); err != nil {
+	count, err1 := strconv.Atoi(args[3])
+	rate, err2 := strconv.Atoi(args[4])
+	err := errors.Join(err1, err2)
+	if err == nil {
+		err = insertEvents(args[0], args[1], args[2], count, time.Second/time.Duration(rate))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-func insertEvents(driver, dsn, name, count string) error {
-	n, err := strconv.Atoi(count)
-	if err != nil {
-		return err
-	}
+func insertEvents(driver, dsn, name string, count int, every time.Duration) error {
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
 		return err
@@ -54,9 +57,9 @@ func insertEvents(driver, dsn, name, count string) error {
 	insert := func(id string, i int) string {
 		return fmt.Sprintf(`INSERT INTO t_outbox_event (event_id, event_type, aggregate_id, payload) VALUES ('%s', 'thing.done', '%s-%d', '{"n":%d}')`, id, name, i%keysEach, i/keysEach+1)
 	}
-	for i := range n {
-		// Programs that write without a pause starve each other on one file.
-		time.Sleep(3 * time.Millisecond)
+	began := time.Now()
+	for i := range count {
+		time.Sleep(time.Until(began.Add(time.Duration(i) * every))) // late ones are not waited for
 		for _, id := range []string{fmt.Sprintf("rolled-back-%s-%d", name, i), fmt.Sprintf("%s-%d", name, i)} {
 			keep := !strings.HasPrefix(id, "rolled-back")
 			if !keep && i%4 != 0 {
@@ -79,6 +82,28 @@ func insertEvents(driver, dsn, name, count string) error {
 		}
 	}
 	return nil
+}
+
+// startProducers runs one process for each name.
+func startProducers(t *testing.T, driver, dsn string, names []string, count, rate int) (wait func()) {
+	t.Helper()
+	var all []*exec.Cmd
+	for _, name := range names {
+		p := program(t, driver, dsn, name, strconv.Itoa(count), strconv.Itoa(rate))
+		p.Env = append(p.Env, "SETTLE_TEST_MAIN="+asProducer)
+		p.Stderr = os.Stderr
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	return func() {
+		for _, p := range all {
+			if err := p.Wait(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 const keysEach = 5
@@ -200,39 +225,36 @@ func writeConfig(t *testing.T, dir, text string) string {
 func sqliteURL(path string) string { return (&url.URL{Scheme: "sqlite", Path: path}).String() }
 
 func TestWhatPlainSQLInsertedReachesTheBrokerOnceInOrderThoughALeaderIsKilled(t *testing.T) {
-	dir := t.TempDir()
-	path, port := filepath.Join(dir, "order.db"), freePort(t)
-	config := writeConfig(t, dir, fmt.Sprintf("embedded: {dir: %s, port: %d}\nsources:\n  order: {db: %q, migrate: true, relay: {lease_ttl: 2s}}\n", filepath.Join(dir, "broker"), port, sqliteURL(path)))
-	first := serve(t, config)
+	path := filepath.Join(t.TempDir(), "order.db")
+	// Programs that write to one file without a pause starve each other.
+	deliverThoughALeaderIsKilled(t, sqliteURL(path), "sqlite", "file:"+path+"?_busy_timeout=60000&_txlock=immediate", 200)
+}
+
+func TestWhatPlainSQLInsertedIntoPostgreSQLReachesTheBrokerOnceInOrderThoughALeaderIsKilled(t *testing.T) {
+	at := postgresSchema(t)
+	deliverThoughALeaderIsKilled(t, at, "pgx", at, 200)
+}
+
+func deliverThoughALeaderIsKilled(t *testing.T, at, driver, dsn string, rate int) {
+	dir, port := t.TempDir(), freePort(t)
+	config := writeConfig(t, dir, fmt.Sprintf("embedded: {dir: %s, port: %d}\nsources:\n  order: {db: '${SETTLE_TEST_DB}', migrate: true, relay: {lease_ttl: 2s}}\n", filepath.Join(dir, "broker"), port))
+	env := "SETTLE_TEST_DB=" + at
+	first := serve(t, config, env)
 	first.await(t, "leading", sourceIs("order", server.StateLeading))
-	second := serve(t, config)
+	second := serve(t, config, env)
 	second.await(t, "standing by", sourceIs("order", server.StateStandingBy))
 
 	const each = 400
-	dsn := "file:" + path + "?_busy_timeout=60000&_txlock=immediate"
-	var producers []*exec.Cmd
-	for _, name := range []string{"a", "b"} {
-		p := program(t, "sqlite", dsn, name, strconv.Itoa(each))
-		p.Env = append(p.Env, "SETTLE_TEST_MAIN="+asProducer)
-		p.Stderr = os.Stderr
-		if err := p.Start(); err != nil {
-			t.Fatal(err)
-		}
-		producers = append(producers, p)
-	}
+	produced := startProducers(t, driver, dsn, []string{"a", "b"}, each, rate)
 	first.await(t, "sending", func(h server.Health) bool { return h.Sources["order"].Published > 50 })
 	// Crash here: of the leader, and of the broker that it serves.
 	if err := first.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	<-first.ended
-	for _, p := range producers {
-		if err := p.Wait(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	produced()
 	// Whichever is quicker leads.
-	leads, stands := serve(t, config), second
+	leads, stands := serve(t, config, env), second
 	ended := time.Now()
 	leads.await(t, "ready", func(h server.Health) bool { return h.Ready })
 	if sourceIs("order", server.StateLeading)(stands.await(t, "ready", func(h server.Health) bool { return h.Ready })) {

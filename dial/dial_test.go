@@ -2,6 +2,7 @@ package dial_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"net/url"
 	"os"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // sql.Open("pgx", …)
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/dial"
@@ -35,6 +38,9 @@ func TestAWrongURLNamesTheWrongWordAndTheRightOnes(t *testing.T) {
 		{"unknown database", store, "sqlite3:///x", `"sqlite3"`, "sqlite:///absolute/path.db"},
 		{"relative path", store, "sqlite:x.db", `"x.db"`, "sqlite:///"},
 		{"path taken for a host", store, "sqlite://x.db", `"x.db"`, "sqlite:///"},
+		{"no host of a server", store, "postgres:///shop", "no host", "postgres://user:password@host:port/name"},
+		{"no name of a database", store, "postgres://ann:s3cret@h:1", `behind "h:1"`, "postgres://"},
+		{"port of a server", store, "postgres://ann:s3cret@h:x/shop", "can't be read", "postgres://"},
 		{"no path", store, "sqlite:///", "no absolute path", "sqlite:///"},
 		{"tap without a log", tap, "memory:", `"memory"`, "nats://"},
 	} {
@@ -52,7 +58,16 @@ func TestAWrongURLNamesTheWrongWordAndTheRightOnes(t *testing.T) {
 }
 
 func TestADatabaseIsMadeAndKeepsWhatWasAppended(t *testing.T) {
-	u := (&url.URL{Scheme: "sqlite", Path: filepath.Join(t.TempDir(), "a b.db")}).String()
+	t.Run("SQLite", func(t *testing.T) {
+		keepsWhatWasAppended(t, (&url.URL{Scheme: "sqlite", Path: filepath.Join(t.TempDir(), "a b.db")}).String(), dial.SQLite)
+	})
+	t.Run("PostgreSQL", func(t *testing.T) { keepsWhatWasAppended(t, postgresSchema(t), dial.Postgres) })
+}
+
+func keepsWhatWasAppended(t *testing.T, u string, dialect dial.Dialect) {
+	if _, err := dial.Store(t.Context(), u, dial.StoreConfig{Existing: true}); err == nil {
+		t.Fatal("a database without tables was taken for one with")
+	}
 	for range 2 {
 		db, err := dial.Store(t.Context(), u, dial.StoreConfig{})
 		if err != nil {
@@ -78,9 +93,43 @@ func TestADatabaseIsMadeAndKeepsWhatWasAppended(t *testing.T) {
 	}
 	defer func() { _ = db.Close() }()
 	steps, err := db.Governance.Trail(t.Context(), "1")
-	if err != nil || len(steps) != 2 {
-		t.Errorf("trail of the key: %v, %v; want two steps", steps, err)
+	if err != nil || len(steps) != 2 || db.Dialect != dialect || db.Log == nil || db.Inbox == nil {
+		t.Errorf("trail of the key: %v, %v; want two steps of %+v", steps, err, db)
 	}
+}
+
+// postgresSchema returns the URL of a schema that does not exist yet and is
+// dropped when the test ends.
+func postgresSchema(t *testing.T) string {
+	t.Helper()
+	at := os.Getenv("SETTLE_TEST_POSTGRES")
+	if at == "" {
+		if os.Getenv("CI") != "" {
+			t.Fatal("SETTLE_TEST_POSTGRES is not set: export it with the URL that `scripts/services up postgres` prints")
+		}
+		t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: SETTLE_TEST_POSTGRES is not set; `scripts/services up postgres` prints its value")
+	}
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal("SETTLE_TEST_POSTGRES can't be read")
+	}
+	schema := "test_" + strings.ReplaceAll(settle.NewID(), "-", "")
+	q := u.Query()
+	q.Set("search_path", schema)
+	u.RawQuery = q.Encode()
+	t.Cleanup(func() {
+		db, err := sql.Open("pgx", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = db.Close() }()
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if _, err := db.ExecContext(ctx, "DROP SCHEMA IF EXISTS "+schema+" CASCADE"); err != nil {
+			t.Errorf("drop the test's schema: %v", err)
+		}
+	})
+	return u.String()
 }
 
 func TestADatabaseInAMissingDirectoryIsNoMatterOfTheURL(t *testing.T) {

@@ -1,0 +1,97 @@
+package cli_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/server"
+)
+
+// serveBroker runs a broker in this process until the test ends.
+func serveBroker(t *testing.T) (at string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan string, 1), make(chan error, 1)
+	go func() {
+		ended <- dial.ServeBroker(ctx, dial.ServerConfig{Dir: filepath.Join(t.TempDir(), "broker"), Ready: func(u string) { ready <- u }})
+	}()
+	select {
+	case at = <-ready:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	t.Cleanup(sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}))
+	return at
+}
+
+// TestThreeServersOfOneDatabaseOfWhichOneIsKilledAgainAndAgainLoseNothing kills
+// whichever leads. The long run is a minute of 1,000 rows a second with a kill
+// each 5 s.
+func TestThreeServersOfOneDatabaseOfWhichOneIsKilledAgainAndAgainLoseNothing(t *testing.T) {
+	at := postgresSchema(t)
+	length, rate, killEvery := 9*time.Second, 400, 3*time.Second
+	if os.Getenv("SETTLE_TEST_ALL") != "" {
+		length, rate, killEvery = time.Minute, 1000, 5*time.Second
+	}
+	broker := serveBroker(t)
+	config := writeConfig(t, t.TempDir(), "sources:\n  order: {db: '${SETTLE_TEST_DB}', broker: '${SETTLE_TEST_BROKER}', migrate: true, relay: {lease_ttl: 2s}}\n")
+	env := []string{"SETTLE_TEST_DB=" + at, "SETTLE_TEST_BROKER=" + broker}
+	var servers []*serving
+	for range 3 {
+		servers = append(servers, serve(t, config, env...))
+	}
+	servers[0].await(t, "ready", func(h server.Health) bool { return h.Ready })
+
+	var names []string
+	for i := range 8 {
+		names = append(names, "p"+strconv.Itoa(i))
+	}
+	each := int(length.Seconds()) * rate / len(names)
+	began := time.Now()
+	produced := startProducers(t, "pgx", at, names, each, rate/len(names))
+	kills, leaders := 0, 0
+	for next := time.NewTimer(killEvery); time.Since(began) < length; next.Reset(killEvery) {
+		<-next.C
+		victim := kills % len(servers)
+		for i, s := range servers {
+			if h, _ := s.read(); h.Sources["order"].State == server.StateLeading {
+				victim = i
+				leaders++
+			}
+		}
+		if err := servers[victim].cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-servers[victim].ended
+		servers[victim] = serve(t, config, env...)
+		kills++
+	}
+	produced()
+	took := time.Since(began)
+	ended := time.Now()
+	for _, s := range servers {
+		s.await(t, "done", func(h server.Health) bool {
+			b := h.Sources["order"].Backlog
+			return h.Ready && b != nil && b.Asked.After(ended) && b.Pending+b.Parked == 0
+		})
+	}
+	t.Logf("%d rows in %s (%.0f/s), %d kills, %d of them of a leader", each*len(names), took.Round(time.Millisecond), float64(each*len(names))/took.Seconds(), kills, leaders)
+	if leaders == 0 {
+		t.Error("no leader was killed")
+	}
+	checkLog(t, broker, each*len(names))
+	for _, s := range servers {
+		s.term(t)
+	}
+}
