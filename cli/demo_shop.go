@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -118,20 +117,6 @@ func (s *demoShop) end() {
 	for _, c := range s.close {
 		_ = c()
 	}
-}
-
-// freePorts returns two ports that nobody listens on just now.
-func freePorts() (int, int, error) {
-	var ports [2]int
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return 0, 0, fmt.Errorf("find a free port: %w", err)
-		}
-		defer func() { _ = l.Close() }()
-		ports[i] = l.Addr().(*net.TCPAddr).Port
-	}
-	return ports[0], ports[1], nil
 }
 
 // child is a process of one role that reaches the broker at addr.
