@@ -20,6 +20,8 @@ type Log struct {
 
 	mu   sync.Mutex
 	held holding
+	// small is whether the last page was.
+	small bool
 	// turned are prepared transactions that may be owners of before; see Owners.
 	turned turnedOwners
 	// Where the next Retain and Sweep begin to look, so that rows which must
@@ -58,18 +60,23 @@ const (
 	// rows, and whether what was read may still be lost in a crash: WAL is
 	// inserted before a commit can be seen, and flushed at some time after. A
 	// standby that commits wait for may be behind the flush.
-	poll = `SELECT coalesce(c.epoch, 0) AS epoch, coalesce(c.number, 0) AS number, v.version,
+	pollHead = `SELECT coalesce(c.epoch, 0) AS epoch, coalesce(c.number, 0) AS number, v.version,
  pg_current_wal_insert_lsn() > pg_current_wal_flush_lsn() OR current_setting('synchronous_standby_names') <> '' AS not_durable, ` + noRow + `
 FROM settle_control_version v
-LEFT JOIN LATERAL (SELECT epoch, number FROM t_outbox_checkpoint WHERE lane = $6 ORDER BY epoch DESC, number DESC LIMIT 1) c ON true
+LEFT JOIN LATERAL (SELECT epoch, number FROM t_outbox_checkpoint WHERE lane = $5 ORDER BY epoch DESC, number DESC LIMIT 1) c ON true
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, ` + rowNames + ` FROM (
- SELECT u.*, sum(octet_length(u.payload)) OVER (ORDER BY u.id ROWS UNBOUNDED PRECEDING) - octet_length(u.payload) AS before FROM (
-  (SELECT ` + rowColumns + ` FROM t_outbox_event e WHERE e.id = ANY($1) ORDER BY e.id LIMIT $4)
-  UNION ALL
-  (SELECT ` + rowColumns + ` FROM t_outbox_event e WHERE e.id > $2 AND e.id <= $3 ORDER BY e.id LIMIT $4)
-  ORDER BY id LIMIT $4) u) w
-WHERE w.before <= $5`
+SELECT NULL, NULL, NULL, NULL, ` + rowNames + ` FROM `
+	pollRows = `(
+ (SELECT ` + rowColumns + ` FROM t_outbox_event e WHERE e.id = ANY($1) ORDER BY e.id LIMIT $4)
+ UNION ALL
+ (SELECT ` + rowColumns + ` FROM t_outbox_event e WHERE e.id > $2 AND e.id <= $3 ORDER BY e.id LIMIT $4)
+ ORDER BY id LIMIT $4) u`
+	poll = pollHead + pollRows
+
+	// Adding sizes up costs as much as reading small rows does, so it is done
+	// where rows may be large.
+	pollWeighed = pollHead + `(SELECT u.*, sum(octet_length(u.payload)) OVER (ORDER BY u.id ROWS UNBOUNDED PRECEDING) - octet_length(u.payload) AS before
+ FROM ` + pollRows + `) w WHERE w.before <= $6`
 
 	// A plan made for one list of holes costs more to make than to run.
 	pollSettings = `SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('statement_timeout', $1, true)`
@@ -88,15 +95,35 @@ func (l *Log) Poll(ctx context.Context, q relay.PollQuery) (relay.Page, error) {
 	p := relay.Page{Complete: true}
 	// One row more than there is room for tells whether the page is cut.
 	room := budget{rows: q.MaxRows, bytes: q.MaxBytes}
+	query, args := poll, []any{holes, q.After, upTo, room.limit(), l.holding().lease.Lane}
+	if l.large() {
+		query, args = pollWeighed, append(args, q.MaxBytes)
+	}
 	var b pgx.Batch
 	b.Queue(pollSettings, ms(l.s.cfg.StatementTimeout))
-	b.Queue(poll, holes, q.After, upTo, room.limit(), q.MaxBytes, l.holding().lease.Lane).Query(func(rows pgx.Rows) error {
-		return readPage(rows, &room, &p)
-	})
-	if err := l.s.own.SendBatch(ctx, &b).Close(); err != nil {
+	b.Queue(query, args...).Query(func(rows pgx.Rows) error { return readPage(rows, &room, &p) })
+	err := l.s.own.SendBatch(ctx, &b).Close()
+	l.sized(err == nil && room.bytes >= q.MaxBytes/2)
+	if err != nil {
 		return relay.Page{}, fmt.Errorf("poll outbox: %w", err)
 	}
 	return p, nil
+}
+
+// large reports whether the next page may be too large to be read as it comes.
+func (l *Log) large() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.small
+}
+
+// sized takes note of a page: only behind one that filled less than half of
+// its bytes is the next taken to be small. It may be wrong once; what does not
+// fit is then read from the wire and dropped.
+func (l *Log) sized(small bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.small = small
 }
 
 func readPage(rows pgx.Rows, room *budget, p *relay.Page) error {

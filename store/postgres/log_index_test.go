@@ -42,7 +42,7 @@ func TestNoQueryOfTheRelayReadsAWholeLog(t *testing.T) {
 	s := OpenForTest(t, DatabaseForTest(t), Config{})
 	fill(t, s)
 	for name, query := range map[string]string{
-		"poll": poll, "newest checkpoint": newestCheckpoint, "event at a cursor": eventAt,
+		"poll": poll, "poll of large rows": pollWeighed, "newest checkpoint": newestCheckpoint, "event at a cursor": eventAt,
 		"sent": dropParkedRow, "parked rows": sideParked, "delayed rows": sideDelayed, "late rows": sideExtra, "attempt": setAttempt,
 		"dead": setDead, "dead letter": openRelayLetter, "end of a replay": endReplay, "discard by skip": discardLetter,
 		"window of rows": retainWindow, "rows to delete": retainRows, "window of checkpoints": pruneWindow, "checkpoints to delete": pruneCheckpoints,
@@ -69,7 +69,13 @@ func TestNoQueryOfTheRelayReadsAWholeLog(t *testing.T) {
 func TestAPollReadsItsPageInOrder(t *testing.T) {
 	s := OpenForTest(t, DatabaseForTest(t), Config{})
 	fill(t, s)
-	plan := strings.Join(planOf(t, s, poll), "\n")
+	for _, query := range []string{poll, pollWeighed} {
+		wantInOrder(t, strings.Join(planOf(t, s, query), "\n"))
+	}
+}
+
+func wantInOrder(t *testing.T, plan string) {
+	t.Helper()
 	if n := strings.Count(plan, "Index Scan using t_outbox_event_pkey"); n != 2 {
 		t.Errorf("%d scans of the primary key, want one of the holes and one above the cursor:\n%s", n, plan)
 	}

@@ -261,7 +261,7 @@ func TestAPageOfLargeEventsIsCutByTheServer(t *testing.T) {
 SELECT 'e' || i, 'x', 'k', convert_to(repeat('x', 900000), 'UTF8') FROM generate_series(1, 20) i`); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := s.own.Query(t.Context(), poll, []int64{}, 0, 1000, 501, 1<<20, 0)
+	rows, err := s.own.Query(t.Context(), pollWeighed, []int64{}, 0, 1000, 501, 0, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,6 +271,17 @@ SELECT 'e' || i, 'x', 'k', convert_to(repeat('x', 900000), 'UTF8') FROM generate
 	}
 	if err := rows.Err(); err != nil || n > 4 {
 		t.Errorf("%d rows came over the wire for a page of 1 MiB (%v)", n, err)
+	}
+	// Behind small pages it is read as it comes, and no larger page is made of it.
+	l := s.Log()
+	l.sized(true)
+	for i, weighed := range []bool{false, true} {
+		if l.large() != weighed {
+			t.Errorf("poll %d weighs its rows is %v, want %v", i, !weighed, weighed)
+		}
+		if p := pollTest(t, l, relay.PollQuery{MaxBytes: 2 << 20}); len(p.Rows) != 2 || p.Complete {
+			t.Errorf("poll %d: %d rows, complete %v; want the 2 that fit", i, len(p.Rows), p.Complete)
+		}
 	}
 	// A first row that is larger than the page comes alone, and says so.
 	if p := pollTest(t, s.Log(), relay.PollQuery{MaxBytes: 1000}); len(p.Rows) != 1 || p.Complete {
