@@ -80,7 +80,7 @@ func classify(err error) error {
 		return &ExitError{Code: exit.Code, Err: err}
 	case errors.As(err, &wrong):
 		return usagef("--db: %w", err)
-	case errors.Is(err, migrate.ErrUndelivered), errors.Is(err, migrate.ErrNewerSchema):
+	case errors.Is(err, migrate.ErrUndelivered), errors.Is(err, migrate.ErrNewerSchema), errors.Is(err, migrate.ErrOccupied):
 		return finding(err)
 	}
 	return unreachablef("%w", err)

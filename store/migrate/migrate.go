@@ -28,6 +28,10 @@ const Table = "settle_schema"
 // older one does not know what it would break, so it does not touch it.
 var ErrNewerSchema = errors.New("the schema is newer than this program; use the program that migrated it, or a later one")
 
+// ErrOccupied means that a table of a name that Settle uses is there, and Settle
+// has not made it. Nothing was changed.
+var ErrOccupied = errors.New("there is a table " + occupant + " that Settle has not made; give Settle a database or schema of its own, or rename that table")
+
 // Up applies the migrations of fsys that db does not have yet, in order, each
 // in a transaction of its own together with the note that it was applied.
 //
@@ -35,6 +39,9 @@ var ErrNewerSchema = errors.New("the schema is newer than this program; use the 
 // database at the same time. Crash here: whole migrations stay, the next Up
 // goes on behind the last one.
 func Up(ctx context.Context, db *sql.DB, dialect Dialect, fsys fs.FS) error {
+	if err := vacant(ctx, db, dialect); err != nil {
+		return err
+	}
 	p, err := goose.NewProvider(goose.Dialect(dialect), db, fsys,
 		goose.WithTableName(Table), goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
 	if err != nil {
@@ -54,4 +61,32 @@ func Up(ctx context.Context, db *sql.DB, dialect Dialect, fsys fs.FS) error {
 		return fmt.Errorf("migrate from schema version %d to %d: %w", current, target, err)
 	}
 	return nil
+}
+
+// occupant is the first table that is made: one that others have made before
+// has another shape.
+const occupant = "t_outbox_event"
+
+// vacant refuses a database that has the first table and no numbers.
+func vacant(ctx context.Context, db *sql.DB, dialect Dialect) error {
+	own, err := hasTable(ctx, db, dialect, Table)
+	if err != nil || own {
+		return err
+	}
+	taken, err := hasTable(ctx, db, dialect, occupant)
+	if err == nil && taken {
+		err = ErrOccupied
+	}
+	return err
+}
+
+func hasTable(ctx context.Context, db *sql.DB, dialect Dialect, name string) (found bool, err error) {
+	query := `SELECT count(*) > 0 FROM sqlite_master WHERE type = 'table' AND name = '` + name + `'`
+	if dialect == Postgres {
+		query = `SELECT to_regclass('` + name + `') IS NOT NULL`
+	}
+	if err := db.QueryRowContext(ctx, query).Scan(&found); err != nil {
+		return false, fmt.Errorf("look for table %s: %w", name, err)
+	}
+	return found, nil
 }

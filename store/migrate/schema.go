@@ -100,7 +100,7 @@ func (s *Schema) version(ctx context.Context) (int64, error) {
 	if s.s.DB == nil {
 		return 0, nil
 	}
-	found, err := s.hasTable(ctx)
+	found, err := hasTable(ctx, s.s.DB, s.s.Dialect, Table)
 	if err != nil || !found {
 		return 0, err
 	}
@@ -113,17 +113,6 @@ func (s *Schema) version(ctx context.Context) (int64, error) {
 		return 0, fmt.Errorf("read schema version: %w", err)
 	}
 	return version, nil
-}
-
-func (s *Schema) hasTable(ctx context.Context) (found bool, err error) {
-	query := `SELECT count(*) > 0 FROM sqlite_master WHERE type = 'table' AND name = '` + Table + `'`
-	if s.s.Dialect == Postgres {
-		query = `SELECT to_regclass('` + Table + `') IS NOT NULL`
-	}
-	if err := s.s.DB.QueryRowContext(ctx, query).Scan(&found); err != nil {
-		return false, fmt.Errorf("look for schema: %w", err)
-	}
-	return found, nil
 }
 
 // Up applies what is missing and returns it.

@@ -130,3 +130,19 @@ func TestThePlanRunByHandIsTheMigration(t *testing.T) {
 		t.Errorf("%v, %s, %s\n%s", err, tables(t, db), standing(t, s), down)
 	}
 }
+
+func TestATableOfAnotherProgramIsLeftAsItIs(t *testing.T) {
+	db := openDB(t)
+	db.SetMaxOpenConns(1)
+	if _, err := db.ExecContext(t.Context(), "CREATE TABLE t_outbox_event (text)"); err != nil {
+		t.Fatal(err)
+	}
+	s := schema(db, files(oneWay), nil)
+	if _, err := s.Up(t.Context()); !errors.Is(err, migrate.ErrOccupied) || tables(t, db) != "" {
+		t.Errorf("%v, %s", err, tables(t, db))
+	}
+	var left int
+	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM sqlite_master WHERE name = '"+migrate.Table+"'").Scan(&left); err != nil || left != 0 {
+		t.Errorf("%d tables were left behind, %v", left, err)
+	}
+}
