@@ -2,14 +2,18 @@ package cli_test
 
 import (
 	"context"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/settlemq/settle/cli"
 	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/drill"
 	"github.com/settlemq/settle/server"
 )
 
@@ -93,5 +97,56 @@ func TestThreeServersOfOneDatabaseOfWhichOneIsKilledAgainAndAgainLoseNothing(t *
 	checkLog(t, broker, each*len(names))
 	for _, s := range servers {
 		s.term(t)
+	}
+}
+
+func TestAnOutageOfPostgreSQLIsToldOnceWithoutThePasswordAndCostsNothing(t *testing.T) {
+	at, err := url.Parse(postgresSchema(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, cli.ExitOK, "migrate", "--db", at.String())
+	proxy, err := drill.OpenProxy("127.0.0.1:0", at.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- proxy.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	through, wrong := *at, *at
+	through.Host = proxy.Addr()
+	wrong.User = url.UserPassword(at.User.Username(), "c4n4ry")
+	broker := serveBroker(t)
+	config := writeConfig(t, t.TempDir(), "sources:\n  order: {db: '${DB}', broker: '${BROKER}', relay: {lease_ttl: 2s}}\n  wrong: {db: '${WRONG}', broker: '${BROKER}'}\n")
+	s := serve(t, config, "DB="+through.String(), "WRONG="+wrong.String(), "BROKER="+broker)
+	h := s.await(t, "leading", func(h server.Health) bool {
+		return h.Sources["order"].State == server.StateLeading && h.Sources["wrong"].State == server.StateUnreachable
+	})
+	if cause := h.Sources["wrong"].Cause; !strings.Contains(cause, "refuses this user or password") || strings.Contains(cause, "\n") {
+		t.Errorf("a wrong password is told as %q", cause)
+	}
+	proxy.Cut(7 * time.Second)
+	s.await(t, "unreachable", sourceIs("order", server.StateUnreachable))
+	execPostgres(t, at.String(), insertOne)
+	s.await(t, "sending again", func(h server.Health) bool {
+		o := h.Sources["order"]
+		return o.State == server.StateLeading && o.Published == 1 && o.Backlog.Pending == 0
+	})
+	s.term(t)
+	password, _ := at.User.Password()
+	for _, secret := range []string{password, "c4n4ry", strings.SplitN(strings.TrimPrefix(broker, "nats://"), "@", 2)[0]} {
+		if strings.Contains(s.log.String(), secret) {
+			t.Errorf("%s is shown:\n%s", secret, s.log)
+		}
+	}
+	if n := strings.Count(s.log.String(), "source=order state=unreachable"); n != 1 {
+		t.Errorf("one outage is told %d times:\n%s", n, s.log)
+	}
+	if n := strings.Count(s.log.String(), "source=wrong state=unreachable"); n != 1 {
+		t.Errorf("a wrong password is told %d times:\n%s", n, s.log)
 	}
 }

@@ -40,7 +40,7 @@ type SourceConfig struct {
 	DB      string      `yaml:"db" doc:"URL of the database; ${NAME} in it stands for an environment variable, ${file:/path} for the text of a file" default:""`
 	Broker  string      `yaml:"broker" doc:"URL of the broker, with placeholders like db's, or embedded" default:"embedded"`
 	Topics  []string    `yaml:"topics" doc:"topics that are made at start; any other is made when it is first used" default:"[]"`
-	Migrate bool        `yaml:"migrate" doc:"whether to make missing tables; else settle migrate makes them" default:"false"`
+	Migrate bool        `yaml:"migrate" doc:"whether to make the tables where there are none; else settle migrate makes them. Tables that are there are brought up to date" default:"false"`
 	Relay   RelayConfig `yaml:"relay" doc:"outbox to broker"`
 }
 

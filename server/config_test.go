@@ -37,6 +37,7 @@ func TestAFileThatCanNotBeNamesTheKeyAndShowsNoSecret(t *testing.T) {
 		"wrong duration":    {"sources:\n  a:\n    db: sqlite:///a.db\n    relay: {lease_ttl: soon}\n", "lease_ttl"},
 		"torn YAML":         {"sources:\n  a:\n    db: \"nats://" + canary + "\n", "[3:9]"},
 		"twice":             {"sources:\n  a:\n    " + db + "\n  a:\n    db: nats://" + canary + "@h:1\n", "[4:3]"},
+		"same db":           {"embedded: {dir: /x}\nsources: {a: {" + db + "}, b: {" + db + "}}\n", "sources.b.db must be another one than that of sources.a"},
 		"no db":             {"sources: {a: {}}\n", "sources.a.db must be given"},
 		"wrong db":          {"sources: {a: {db: 'oracle://u:" + canary + "@h/x'}}\n", `unknown scheme "oracle"`},
 		"db not a URL":      {"sources: {a: {db: '${CANARY}'}}\n", "sources.a.db must be a database's URL: there is no scheme in it"},

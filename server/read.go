@@ -86,6 +86,7 @@ func (c Config) wrong() *configfile.Wrong {
 			return &configfile.Wrong{Key: "listen", Got: c.Listen, Want: "HOST:PORT, for instance 127.0.0.1:8081"}
 		}
 	}
+	at := map[string]string{} // which source has a database
 	for _, name := range c.names() {
 		if !sourceName.MatchString(name) {
 			return &configfile.Wrong{Key: "sources", Got: fmt.Sprintf("naming %q", name), Want: "names of letters, digits, dots, hyphens and underlines, at most 64"}
@@ -93,6 +94,10 @@ func (c Config) wrong() *configfile.Wrong {
 		if w := c.Sources[name].wrong(); w != nil {
 			return w.Under("sources." + name)
 		}
+		if other := at[c.Sources[name].DB]; other != "" {
+			return &configfile.Wrong{Key: "sources." + name + ".db", Want: "another one than that of sources." + other + ": one source relays a database"}
+		}
+		at[c.Sources[name].DB] = name
 	}
 	return c.Embedded.wrong(c.embeds()).Under("embedded")
 }
