@@ -1,0 +1,44 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+)
+
+const documentHead = `# Benchmarks
+
+How fast events leave a PostgreSQL outbox and are applied, beside other ways to do the same: side by side in one run,
+on one server, into a null sink. This file is written by the run itself.
+
+    %s
+
+%s
+
+Each way is one file of [bench/](../bench), short enough to judge whether it is fair: ` + "`relay_*.go`, `consumer_*.go`" + `.
+The raw limit is what the same machine does with no guarantee at all. Each relay runs in a process of its own, in a
+database of its own; a null sink takes what it publishes and counts.
+
+` + "```" + `
+%s` + "```" + `
+`
+
+// write writes the report as a document.
+func (r *report) write(path string) error {
+	var drawing bytes.Buffer
+	top := 0.0
+	for _, row := range r.Relays {
+		top = max(top, row.Rate)
+	}
+	for _, row := range r.Relays {
+		fmt.Fprintf(&drawing, "%-58s %9s/s  %s\n", row.Title, count(row.Rate), bars(row.Rate, top, 32))
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, documentHead, r.Command, r.told(), drawing.String())
+	for _, t := range r.tables() {
+		if err := t.markdown(&b); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(path, b.Bytes(), 0o644)
+}

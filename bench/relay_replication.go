@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/settlemq/settle"
+)
+
+// replication is a minimal reader of logical replication, as change-data-capture
+// relays are at heart: pgoutput in binary, one slot, acknowledged after each
+// 1,000 events and whenever the server has no more. What is refused it can only
+// try again: a log has no place to put a record aside.
+func replication() contender {
+	return contender{name: "replication", title: "logical replication (pgoutput, ack per 1,000)", layout: logLayout, prepare: prepareReplication, carry: carryReplication}
+}
+
+// prepareReplication makes a publication and a slot with the schema's name.
+func prepareReplication(ctx context.Context, conn *pgx.Conn) error {
+	schema := conn.Config().RuntimeParams["search_path"]
+	for _, q := range []string{
+		`CREATE PUBLICATION ` + schema + ` FOR TABLE t_outbox_event WITH (publish = 'insert')`,
+		`SELECT pg_create_logical_replication_slot('` + schema + `', 'pgoutput')`,
+	} {
+		if _, err := conn.Exec(ctx, q); err != nil {
+			return fmt.Errorf("prepare logical replication: %w", err)
+		}
+	}
+	return nil
+}
+
+// follower is a connection that a slot's changes arrive on.
+type follower struct {
+	conn     *pgconn.PgConn
+	out      *sink
+	columns  map[string]int
+	envelope []byte
+	// done is the end of the last transaction published, unacked how many
+	// events were since the last acknowledgement.
+	done    pglogrepl.LSN
+	unacked int
+}
+
+func carryReplication(ctx context.Context, c conditions) error {
+	work := context.WithoutCancel(ctx)
+	u, err := url.Parse(c.url)
+	if err != nil {
+		return errors.New("the URL can't be read")
+	}
+	q := u.Query()
+	q.Set("replication", "database")
+	u.RawQuery = q.Encode()
+	conn, err := pgconn.Connect(work, u.String())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(work) }()
+	slot := q.Get("search_path")
+	if err := pglogrepl.StartReplication(work, conn, slot, 0, pglogrepl.StartReplicationOptions{
+		PluginArgs: []string{"proto_version '1'", "publication_names '" + slot + "'", "binary 'true'"},
+	}); err != nil {
+		return err
+	}
+	// A context of each read would cost a goroutine of each.
+	stop := context.AfterFunc(ctx, func() { _ = conn.Conn().SetReadDeadline(time.Now()) })
+	defer stop()
+	f := follower{conn: conn, out: c.out}
+	for {
+		if err := f.next(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+func (f *follower) next(ctx context.Context) error {
+	m, err := f.conn.ReceiveMessage(context.Background())
+	if err != nil {
+		return err
+	}
+	switch m := m.(type) {
+	case *pgproto3.ErrorResponse:
+		return pgconn.ErrorResponseToPgError(m)
+	case *pgproto3.CopyData:
+		switch m.Data[0] {
+		case pglogrepl.PrimaryKeepaliveMessageByteID:
+			return f.acknowledge()
+		case pglogrepl.XLogDataByteID:
+			data, err := pglogrepl.ParseXLogData(m.Data[1:])
+			if err != nil {
+				return err
+			}
+			return f.change(ctx, data.WALData)
+		}
+	}
+	return nil
+}
+
+func (f *follower) change(ctx context.Context, wal []byte) error {
+	m, err := pglogrepl.Parse(wal)
+	if err != nil {
+		return err
+	}
+	switch m := m.(type) {
+	case *pglogrepl.RelationMessage:
+		f.columns = make(map[string]int, len(m.Columns))
+		for i, c := range m.Columns {
+			f.columns[c.Name] = i
+		}
+	case *pglogrepl.InsertMessage:
+		f.unacked++
+		return f.insert(ctx, m.Tuple.Columns)
+	case *pglogrepl.CommitMessage:
+		f.done = m.TransactionEndLSN
+		if f.unacked >= 1000 {
+			return f.acknowledge()
+		}
+	}
+	return nil
+}
+
+func (f *follower) insert(ctx context.Context, columns []*pglogrepl.TupleDataColumn) error {
+	data := func(name string) []byte { return columns[f.columns[name]].Data }
+	e := settle.Event{
+		ID: string(data("event_id")), Type: string(data("event_type")), AggregateType: string(data("aggregate_type")), AggregateID: string(data("aggregate_id")),
+		AggregateSeq: integerOf(data("aggregate_seq")), BizKey: string(data("biz_key")), TraceID: string(data("trace_id")), CausationID: string(data("causation_id")),
+		Topic: string(data("topic")), Version: int(integerOf(data("version"))), ContentType: string(data("content_type")),
+		OccurredAt: instantOf(data("occurred_at")), AppendedAt: instantOf(data("appended_at")), Payload: data("payload"),
+	}
+	f.envelope = settle.AppendEnvelope(f.envelope[:0], &e)
+	for ctx.Err() == nil {
+		err := f.out.publish(e.ID, f.envelope)
+		if !errors.Is(err, errRefused) {
+			return err
+		}
+		pause(ctx, 100*time.Millisecond)
+	}
+	return ctx.Err()
+}
+
+// acknowledge tells the slot that all up to the last whole transaction is
+// published.
+func (f *follower) acknowledge() error {
+	if f.done == 0 {
+		return nil
+	}
+	f.unacked = 0
+	return pglogrepl.SendStandbyStatusUpdate(context.Background(), f.conn, pglogrepl.StandbyStatusUpdate{WALWritePosition: f.done})
+}
+
+func integerOf(b []byte) int64 {
+	switch len(b) {
+	case 4:
+		return int64(int32(binary.BigEndian.Uint32(b)))
+	case 8:
+		return int64(binary.BigEndian.Uint64(b))
+	}
+	return 0
+}
+
+// epoch2000 is what the server counts microseconds from.
+var epoch2000 = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func instantOf(b []byte) time.Time {
+	if len(b) != 8 {
+		return time.Time{}
+	}
+	return epoch2000.Add(time.Duration(integerOf(b)) * time.Microsecond)
+}

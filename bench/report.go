@@ -1,0 +1,115 @@
+package main
+
+import "time"
+
+// report is one run, as --json writes it.
+type report struct {
+	Date    time.Time `json:"date"`
+	Command string    `json:"command"`
+	Machine machine   `json:"machine"`
+	Events  int       `json:"events"`
+	Rounds  int       `json:"rounds"`
+	Rate    int       `json:"steady_events_per_second"`
+	// Took is the time of the whole run in seconds.
+	Took      float64       `json:"seconds"`
+	Relays    []relayRow    `json:"relays"`
+	Consumers []consumerRow `json:"consumers"`
+	Producers []producerRow `json:"producers"`
+	Goals     []goal        `json:"goals"`
+}
+
+// machine says what the figures were measured on.
+type machine struct {
+	CPU      string  `json:"cpu"`
+	CPUs     int     `json:"cpus"`
+	MemoryGB float64 `json:"memory_gb"`
+	System   string  `json:"system"`
+	Go       string  `json:"go"`
+	Postgres string  `json:"postgres"`
+	// Durable is fsync and synchronous_commit.
+	Durable string `json:"durable"`
+	// CommitMS is the median of an own commit in ms.
+	CommitMS float64 `json:"commit_ms"`
+	// OtherSessions were connected to the server when the run began.
+	OtherSessions int `json:"other_sessions"`
+}
+
+// relayRow is what was measured of one contender.
+type relayRow struct {
+	Name   string `json:"name"`
+	Title  string `json:"title"`
+	Events int    `json:"events"`
+	// Rate is events per second from a backlog that was stored one event a
+	// transaction, Batched from one that was stored 100 a transaction.
+	Rate       float64 `json:"events_per_second"`
+	RatioToRaw float64 `json:"ratio_to_raw"`
+	Batched    float64 `json:"batched_events_per_second"`
+	RelayCPU   float64 `json:"relay_cpu_seconds_per_million"`
+	ServerCPU  float64 `json:"server_cpu_seconds_per_million"`
+	WAL        float64 `json:"wal_bytes_per_event"`
+	DeadEvents float64 `json:"dead_event_rows_per_event"`
+	Dead       float64 `json:"dead_rows_per_event"`
+	// Steady state: from commit to publish, in ms.
+	P50        float64 `json:"p50_ms"`
+	P99        float64 `json:"p99_ms"`
+	P999       float64 `json:"p999_ms"`
+	SteadyLost int     `json:"steady_lost"`
+	// Twice is how many events were published again after a SIGKILL.
+	Twice    int    `json:"sent_twice_after_sigkill"`
+	Poisoned figure `json:"poisoned_key"`
+	Idle     figure `json:"idle_write_transaction"`
+	Xmin     figure `json:"xmin_held"`
+	Large    figure `json:"large_rows"`
+}
+
+// figure is a rate in a scene. Ratio compares it with the contender's own rate
+// without what is wrong.
+type figure struct {
+	Measured bool    `json:"measured"`
+	Rate     float64 `json:"events_per_second"`
+	Ratio    float64 `json:"ratio,omitempty"`
+	// Stopped: it made no progress any more when so large a part was Carried.
+	Stopped    bool    `json:"stopped,omitempty"`
+	Carried    float64 `json:"carried,omitempty"`
+	Lost       int     `json:"lost,omitempty"`
+	DeadEvents float64 `json:"dead_event_rows_per_event,omitempty"`
+	MemoryMB   float64 `json:"memory_mb,omitempty"`
+}
+
+// consumerRow is what was measured of one applier; Slow is with a delay added to
+// each commit.
+type consumerRow struct {
+	Name       string  `json:"name"`
+	Title      string  `json:"title"`
+	Rate       float64 `json:"events_per_second"`
+	RatioToRaw float64 `json:"ratio_to_raw"`
+	Slow       float64 `json:"slow_commit_events_per_second"`
+	Wrong      int     `json:"wrong_effects"`
+	Twice      int     `json:"applied_twice_after_restart"`
+}
+
+// producerRow is what a business transaction costs with and without an outbox.
+type producerRow struct {
+	Name  string  `json:"name"`
+	Title string  `json:"title"`
+	Rate  float64 `json:"transactions_per_second"`
+	Ratio float64 `json:"ratio_to_none"`
+}
+
+func (r *report) relay(name string) (relayRow, bool) {
+	for _, row := range r.Relays {
+		if row.Name == name && row.Rate > 0 {
+			return row, true
+		}
+	}
+	return relayRow{}, false
+}
+
+func (r *report) consumer(name string) (consumerRow, bool) {
+	for _, row := range r.Consumers {
+		if row.Name == name && row.Rate > 0 {
+			return row, true
+		}
+	}
+	return consumerRow{}, false
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+)
+
+// bench is one run.
+type bench struct {
+	cfg    config
+	server *server
+	dir    string
+	said   io.Writer
+	report report
+	made   []*scene
+}
+
+// backlog is a trial of about so many events. All counts are of whole thousands,
+// so that no batch of 100, 500 or 1,000 is measured in part.
+func (b *bench) backlog(c contender, events int) trial {
+	thousands := max(3, events/1000)
+	return trial{contender: c, events: thousands * 1000, warm: (thousands + 9) / 10 * 1000, keys: keys, perTransaction: 1}
+}
+
+func (b *bench) all(ctx context.Context) error {
+	for _, c := range contenders() {
+		if b.cfg.wants(c.name) {
+			b.report.Relays = append(b.report.Relays, relayRow{Name: c.name, Title: c.title, Events: b.drain(c).events})
+		}
+	}
+	for round := range b.cfg.rounds {
+		for _, s := range b.rounds() {
+			name := fmt.Sprintf("%d/%d %s", round+1, b.cfg.rounds, s.name)
+			if err := b.each(ctx, name, round, s.trial, func(row *relayRow, o outcome) { s.keep(row.Name, o) }); err != nil {
+				return err
+			}
+		}
+	}
+	b.summarise()
+	for _, step := range []func(context.Context) error{b.steady, b.consumers, b.producers} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	b.report.judge()
+	return nil
+}
+
+// each runs a trial of every contender; in which order they come is turned with
+// the round.
+func (b *bench) each(ctx context.Context, scene string, round int, of func(contender) trial, take func(*relayRow, outcome)) error {
+	for i := range b.report.Relays {
+		row := &b.report.Relays[(i+round)%len(b.report.Relays)]
+		c, _ := find(row.Name)
+		t := of(c)
+		if t.events == 0 {
+			continue
+		}
+		began := time.Now()
+		out, err := t.run(ctx, b.server, b.dir)
+		if err != nil {
+			return fmt.Errorf("%s, %s: %w", scene, c.name, err)
+		}
+		b.say("%-24s %-14s %9.0f/s  %4.1f s", scene, c.name, out.Rate, time.Since(began).Seconds())
+		take(row, out)
+	}
+	return nil
+}
+
+func (b *bench) say(format string, args ...any) { _, _ = fmt.Fprintf(b.said, format+"\n", args...) }
+
+// steady stores events at a fixed rate; those of the first half second are warm-up.
+func (b *bench) steady(ctx context.Context) error {
+	t := func(c contender) trial {
+		return trial{contender: c, events: b.cfg.rate*b.cfg.seconds + b.cfg.rate/2, warm: b.cfg.rate / 2, keys: keys, rate: b.cfg.rate}
+	}
+	return b.each(ctx, fmt.Sprintf("steady, %d/s", b.cfg.rate), 0, t, func(row *relayRow, o outcome) {
+		row.P50, row.P99, row.P999, row.SteadyLost = o.P50, o.P99, o.P999, o.Lost
+	})
+}
+
+// slowCommit is added to each commit in the consumers' second scene.
+const slowCommit = time.Millisecond
+
+func (b *bench) consumers(ctx context.Context) error {
+	rates, slow := map[string][]float64{}, map[string][]float64{}
+	for _, a := range appliers() {
+		if b.cfg.wants(a.name) {
+			b.report.Consumers = append(b.report.Consumers, consumerRow{Name: a.name, Title: a.title})
+		}
+	}
+	for range b.cfg.rounds {
+		if err := b.consume(ctx, 0, rates); err != nil {
+			return err
+		}
+		if err := b.consume(ctx, slowCommit, slow); err != nil {
+			return err
+		}
+	}
+	for i := range b.report.Consumers {
+		row := &b.report.Consumers[i]
+		row.Rate, row.Slow = median(rates[row.Name]), median(slow[row.Name])
+		row.RatioToRaw = row.Rate / median(rates[rawName])
+	}
+	return nil
+}
+
+// consume is one round of all appliers.
+func (b *bench) consume(ctx context.Context, delay time.Duration, rates map[string][]float64) error {
+	for i := range b.report.Consumers {
+		row := &b.report.Consumers[i]
+		for _, a := range appliers() {
+			if a.name != row.Name {
+				continue
+			}
+			events := b.cfg.events / max(1, a.share)
+			if delay > 0 {
+				events /= 4
+			}
+			out, err := application{applier: a, events: events, keys: keys, commitDelay: delay}.run(ctx, b.server)
+			if err != nil {
+				return fmt.Errorf("consumer %s: %w", a.name, err)
+			}
+			b.say("%-24s %-14s %9.0f/s", fmt.Sprintf("consumer, commit +%v", delay), a.name, out.Rate)
+			row.Wrong, row.Twice = row.Wrong+out.Wrong, out.Twice
+			rates[a.name] = append(rates[a.name], out.Rate)
+		}
+	}
+	return nil
+}
+
+func (b *bench) producers(ctx context.Context) error {
+	rates := map[string][]float64{}
+	for range b.cfg.rounds {
+		for _, p := range producerKinds() {
+			rate, err := p.produce(ctx, b.server, b.cfg.events/10)
+			if err != nil {
+				return fmt.Errorf("producer %s: %w", p.name, err)
+			}
+			b.say("%-24s %-14s %9.0f/s", "producer", p.name, rate)
+			rates[p.name] = append(rates[p.name], rate)
+		}
+	}
+	without := median(rates[noOutbox])
+	for _, p := range producerKinds() {
+		rate := median(rates[p.name])
+		b.report.Producers = append(b.report.Producers, producerRow{p.name, p.title, rate, rate / without})
+	}
+	return nil
+}
