@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,7 @@ func follow(t *testing.T, bin string, blocks []shown) {
 		}
 		command := strings.ReplaceAll(b.command, "go run ./cmd/settle", "settle")
 		command = strings.ReplaceAll(command, "127.0.0.1:8080", addr)
+		command = strings.ReplaceAll(command, "port: 4222", "port: "+strconv.Itoa(freePort(t)))
 		_, _ = fmt.Fprintf(&script, "echo '<<%d>>'\n%s\necho \"<<$?>>\"\n", i, command)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)

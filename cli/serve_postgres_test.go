@@ -83,6 +83,14 @@ func TestThreeServersOfOneDatabaseOfWhichOneIsKilledAgainAndAgainLoseNothing(t *
 	}
 	produced()
 	took := time.Since(began)
+	t.Cleanup(func() {
+		if t.Failed() {
+			for i, s := range servers {
+				h, _ := s.read()
+				t.Logf("server %d: %+v, %+v\n%s", i, h.Sources["order"].Standing, h.Sources["order"].Backlog, s.log)
+			}
+		}
+	})
 	ended := time.Now()
 	for _, s := range servers {
 		s.await(t, "done", func(h server.Health) bool {

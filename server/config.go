@@ -30,9 +30,9 @@ type Config struct {
 // EmbeddedConfig is the JetStream server inside of this program. Of several
 // programs with one directory one serves it; another takes over when that ends.
 type EmbeddedConfig struct {
-	Dir   string `yaml:"dir" doc:"absolute path of the directory that keeps the messages; made when it is missing" default:""`
+	Dir   string `yaml:"dir" doc:"absolute path of the directory that keeps the messages, with placeholders like db's; made when it is missing" default:""`
 	Port  int    `yaml:"port" doc:"port on 127.0.0.1 at which clients find it" default:"4222"`
-	Token string `yaml:"token" doc:"what clients show, as ${NAME}, ${file:/path} or text; empty: one is made and kept in the file token of dir" default:""`
+	Token string `yaml:"token" doc:"what clients show, with placeholders like db's; empty: one is made and kept in the file token of dir" default:""`
 }
 
 // SourceConfig is one database with an outbox, and the broker of its events.

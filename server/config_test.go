@@ -71,10 +71,13 @@ func TestAFileThatCanNotBeNamesTheKeyAndShowsNoSecret(t *testing.T) {
 func TestPlaceholdersStandForAPartOfAURLOrForAllOfIt(t *testing.T) {
 	t.Setenv("TOKEN", "p@ss/w:rd 1")
 	t.Setenv("WHOLE", "nats://tok@h:1")
+	t.Setenv("HOST", "db.internal:5432")
+	t.Setenv("DIR", "/var/a b#1")
 	secret := write(t, "secret", "s3cret\n")
 	whole := write(t, "url", "sqlite:///b.db\n")
-	cfg, err := server.ReadConfig(write(t, "settle.yml", "embedded: {dir: /x, token: '${file:"+secret+"}'}\nsources:\n"+
-		"  a: {db: 'sqlite:///a.db', broker: 'nats://${TOKEN}@h:1'}\n  b: {db: 'file:"+whole+"', broker: '${WHOLE}'}\n  c: {db: 'sqlite:///c.db'}\n"))
+	cfg, err := server.ReadConfig(write(t, "settle.yml", "embedded: {dir: '${DIR}/broker', token: '${file:"+secret+"}'}\nsources:\n"+
+		"  a: {db: 'sqlite:///a.db', broker: 'nats://${TOKEN}@h:1'}\n  b: {db: 'file:"+whole+"', broker: '${WHOLE}'}\n  c: {db: 'sqlite://${DIR}/c.db'}\n"+
+		"  d: {db: 'postgres://${TOKEN}:${file:"+secret+"}@${HOST}/x?sslpassword=${TOKEN}'}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,6 +86,9 @@ func TestPlaceholdersStandForAPartOfAURLOrForAllOfIt(t *testing.T) {
 		cfg.Sources["b"].Broker: "nats://tok@h:1",
 		cfg.Sources["b"].DB:     "sqlite:///b.db",
 		cfg.Embedded.Token:      "s3cret",
+		cfg.Embedded.Dir:        "/var/a b#1/broker",
+		cfg.Sources["c"].DB:     "sqlite:///var/a%20b%231/c.db",
+		cfg.Sources["d"].DB:     "postgres://p%40ss%2Fw%3Ard%201:s3cret@db.internal:5432/x?sslpassword=p%40ss%2Fw%3Ard%201",
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -44,11 +44,13 @@ func (c Config) names() []string {
 }
 
 func (c *Config) expand() error {
-	token, err := expand(c.Embedded.Token, false)
-	if err != nil {
+	var err error
+	if c.Embedded.Dir, err = expand(c.Embedded.Dir, false); err != nil {
+		return fmt.Errorf("embedded.dir: %w", err)
+	}
+	if c.Embedded.Token, err = expand(c.Embedded.Token, false); err != nil {
 		return fmt.Errorf("embedded.token: %w", err)
 	}
-	c.Embedded.Token = token
 	for _, name := range c.names() {
 		s := c.Sources[name]
 		if s.DB, err = expand(s.DB, true); err != nil {
@@ -166,27 +168,38 @@ var placeholder = regexp.MustCompile(`\$\{([^}]*)\}`)
 func Expand(text string) (string, error) { return expand(text, true) }
 
 // expand replaces ${NAME} by an environment variable and ${file:/path} by what
-// a file says, without the line's end. What is a part of a URL is escaped, so
-// that any password will do; what stands for the whole of it is taken as it is.
+// a file says, without the line's end. What is a part of a URL is escaped as its
+// place needs, so that any password will do; what stands for the whole of it is
+// taken as it is.
 func expand(text string, isURL bool) (string, error) {
 	if path, ok := strings.CutPrefix(text, "file:"); ok {
 		return readSecret(path)
 	}
-	if whole := placeholder.FindString(text); whole == text && whole != "" {
-		return lookUp(whole[2 : len(whole)-1])
+	var out strings.Builder
+	end := 0
+	for _, at := range placeholder.FindAllStringSubmatchIndex(text, -1) {
+		value, err := lookUp(text[at[2]:at[3]])
+		if err != nil {
+			return "", err
+		}
+		if isURL && at[1]-at[0] < len(text) {
+			value = escapeAt(text[:at[0]], text[at[1]:], value)
+		}
+		out.WriteString(text[end:at[0]] + value)
+		end = at[1]
 	}
-	var failed error
-	text = placeholder.ReplaceAllStringFunc(text, func(p string) string {
-		value, err := lookUp(p[2 : len(p)-1])
-		if err != nil && failed == nil {
-			failed = err
-		}
-		if isURL {
-			value = escape(value)
-		}
-		return value
-	})
-	return text, failed
+	return out.String() + text[end:], nil
+}
+
+// escapeAt makes a value a part of a URL between before and behind: of the user
+// and password or of the options, where every special character is escaped, or
+// of host and path, where slashes and colons are meant.
+func escapeAt(before, behind, value string) string {
+	behind = placeholder.ReplaceAllString(behind, "")
+	if i := strings.IndexAny(behind, "@/?#"); strings.Contains(before, "?") || i >= 0 && behind[i] == '@' {
+		return escape(value)
+	}
+	return (&url.URL{Path: value}).EscapedPath()
 }
 
 func lookUp(name string) (string, error) {

@@ -122,10 +122,10 @@ func (s *source) connect(ctx context.Context) (settle.Broker, error) {
 
 // watch keeps the board until ctx is done.
 func (s *source) watch(ctx context.Context, r *relay.Relay, db *dial.Database, broker settle.Broker) {
-	// The relay has lookEvery·5 to lead before anything is said.
-	next := time.Now().Add(5 * lookEvery)
+	var next time.Time
 	var failed *lost
-	asked := false
+	// A relay that may lead does so by then.
+	elected := time.Now().Add(5 * lookEvery)
 	for tick := time.NewTicker(lookEvery); ; {
 		select {
 		case <-ctx.Done():
@@ -135,7 +135,7 @@ func (s *source) watch(ctx context.Context, r *relay.Relay, db *dial.Database, b
 		}
 		if !time.Now().Before(next) {
 			failed = s.ask(ctx, db, broker)
-			next, asked = time.Now().Add(askEvery), true
+			next = time.Now().Add(askEvery)
 		}
 		stats := r.Stats()
 		s.board.published(s.sent + stats.Published)
@@ -145,7 +145,7 @@ func (s *source) watch(ctx context.Context, r *relay.Relay, db *dial.Database, b
 			s.board.become(StateUnreachable, failed.what, failed.err)
 		case stats.Leading:
 			s.board.become(StateLeading, "", nil)
-		case asked:
+		case time.Now().After(elected):
 			s.board.become(StateStandingBy, "", nil)
 		}
 	}
