@@ -37,7 +37,7 @@ const findInstance = `SELECT state, version FROM %s WHERE order_id = $1`
 // none yet.
 func (a aggregate) find(ctx context.Context, tx *sql.Tx, e *settle.Event) (instance, error) {
 	i := instance{orderID: e.AggregateID, at: a.now().UnixMicro(), event: e}
-	err := tx.QueryRowContext(ctx, fmt.Sprintf(findInstance, a.table), i.orderID).Scan(&i.state, &i.version)
+	err := tx.QueryRowContext(ctx, locked(a.db, fmt.Sprintf(findInstance, a.table)), i.orderID).Scan(&i.state, &i.version)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return i, fmt.Errorf("read %s: %w", a.machine.Aggregate, err)
 	}

@@ -3,19 +3,12 @@ package shop
 import (
 	"context"
 	"database/sql"
-	_ "embed"
 	"fmt"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/consumer"
 	"github.com/settlemq/settle/examples/shop/lifecycle"
 )
-
-//go:embed sql/fulfilment.sql
-var fulfilmentTables string
-
-//go:embed sql/fulfilment_facts.sql
-var fulfilmentExport string
 
 // fulfilmentService is the fulfilment service's database and what it does
 // there. The carrier is asked only when the machine says that there is

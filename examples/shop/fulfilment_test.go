@@ -67,7 +67,7 @@ func shipmentAfter(done []string) (state string, events []string) {
 func fulfilmentStage(t *testing.T) (*stage, *fulfilmentService, *fakeCarrier) {
 	t.Helper()
 	carrier := &fakeCarrier{shipped: map[string]bool{}, cancelled: map[string]bool{}}
-	service := newFulfilment(baseIn(t, "fulfilment", fulfilmentTables, outsiders{carrier: carrier}))
+	service := newFulfilment(baseIn(t, "fulfilment", outsiders{carrier: carrier}))
 	st := &stage{db: service.db, reactions: service.reactions(), weather: &carrier.weather, calls: &carrier.calls}
 	for i := range 3 {
 		st.orders = append(st.orders, orderFacts{OrderID: fmt.Sprint("o", i), CustomerID: "c", Amount: Cents(i), Items: []Item{{"a", 1}}})

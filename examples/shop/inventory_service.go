@@ -3,19 +3,12 @@ package shop
 import (
 	"context"
 	"database/sql"
-	_ "embed"
 	"errors"
 	"fmt"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/examples/shop/lifecycle"
 )
-
-//go:embed sql/inventory.sql
-var inventoryTables string
-
-//go:embed sql/inventory_facts.sql
-var inventoryExport string
 
 // inventoryService is the inventory service's database and what it does there.
 type inventoryService struct {
@@ -82,7 +75,7 @@ func (s *inventoryService) look(ctx context.Context, tx *sql.Tx, lines []Item) (
 	when = lifecycle.InStock
 	for _, it := range lines {
 		var available int64
-		err := tx.QueryRowContext(ctx, findStock, it.SKU).Scan(&available)
+		err := tx.QueryRowContext(ctx, locked(s.db, findStock), it.SKU).Scan(&available)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return "", "", fmt.Errorf("sku %s is not stocked", it.SKU)

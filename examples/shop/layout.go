@@ -1,13 +1,119 @@
 package shop
 
 import (
+	"crypto/rand"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
+	"strings"
+
+	"github.com/settlemq/settle/dial"
 )
+
+// databaseFile stands in the directory of a shop that keeps its tables in a
+// PostgreSQL database: its URL, whose search_path is what the names of the
+// services' schemas begin with. Without it each service has the file NAME.db.
+const databaseFile = "database.url"
+
+// Database is where a service keeps its tables.
+type Database struct{ Service, URL string }
+
+// Databases returns where the services of the shop in dir keep their tables,
+// the order service first. They need not be there yet.
+func Databases(dir string) ([]Database, error) {
+	var all []Database
+	for _, name := range serviceNames() {
+		u, err := databaseURL(dir, name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, Database{name, u})
+	}
+	return all, nil
+}
+
+// Holds reports whether there is a shop in dir, and whether it keeps its tables
+// in a PostgreSQL database.
+func Holds(dir string) (shop, postgres bool) {
+	if _, err := os.Stat(filepath.Join(dir, databaseFile)); err == nil {
+		return true, true
+	}
+	_, err := os.Stat(filepath.Join(dir, "order.db"))
+	return err == nil, false
+}
+
+// ErrElsewhere means that a shop keeps its tables elsewhere.
+var ErrElsewhere = errors.New("the shop keeps its tables elsewhere")
+
+// UseDatabase notes in dir, which is there, that its shop keeps its tables in
+// the PostgreSQL database at a URL: a schema for each service, of a name that
+// no other directory's shop has. The file that holds the URL, password
+// included, can be read by its owner alone. A shop that is there already may
+// change how its database is reached; another one is ErrElsewhere.
+func UseDatabase(dir, rawURL string) error {
+	u, err := url.Parse(rawURL)
+	if err := errors.Join(err, dial.CheckStore(rawURL)); err != nil {
+		return fmt.Errorf("use database: %w", err)
+	}
+	prefix := "shop_" + strings.ToLower(rand.Text()[:8])
+	before, err := usedDatabase(dir)
+	if there, _ := Holds(dir); there {
+		if err != nil || before == nil || !sameDatabase(u, before) {
+			return fmt.Errorf("use database for the shop in %s: %w", dir, errors.Join(ErrElsewhere, err))
+		}
+		prefix = before.Query().Get(schemaOption)
+	}
+	path := filepath.Join(dir, databaseFile)
+	if err := os.WriteFile(path+".new", []byte(inSchema(*u, prefix)+"\n"), 0o600); err != nil {
+		return fmt.Errorf("use database: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("use database: %w", err)
+	}
+	return nil
+}
+
+// schemaOption is the option of a URL that names the schema.
+const schemaOption = "search_path"
+
+func inSchema(u url.URL, schema string) string {
+	q := u.Query()
+	q.Set(schemaOption, schema)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// sameDatabase compares all but who comes, and how.
+func sameDatabase(a, b *url.URL) bool { return a.Host == b.Host && a.Path == b.Path }
+
+// usedDatabase returns what UseDatabase has noted; nil when it has not.
+func usedDatabase(dir string) (*url.URL, error) {
+	text, err := os.ReadFile(filepath.Join(dir, databaseFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(strings.TrimSpace(string(text)))
+	if err != nil || u.Query().Get(schemaOption) == "" {
+		return nil, fmt.Errorf("%s is not what the shop has written", filepath.Join(dir, databaseFile))
+	}
+	return u, nil
+}
 
 // databaseURL is where a service of the shop in dir keeps its database.
 func databaseURL(dir, service string) (string, error) {
+	u, err := usedDatabase(dir)
+	if err != nil {
+		return "", fmt.Errorf("find the database of the %s service: %w", service, err)
+	}
+	if u != nil {
+		return inSchema(*u, u.Query().Get(schemaOption)+"_"+service), nil
+	}
 	path, err := filepath.Abs(filepath.Join(dir, service+".db"))
 	if err != nil {
 		return "", fmt.Errorf("find directory %s: %w", dir, err)

@@ -24,7 +24,7 @@ func (f forgetful) Grant(ctx context.Context, orderID, customerID string, value 
 
 func TestARewardThatIsGivenUpIsUndoneBeforeTheCancelledOrderIsHeardOf(t *testing.T) {
 	coupons := newFakeCoupons()
-	service := newMarketing(baseIn(t, "marketing", marketingTables, outsiders{coupons: forgetful{coupons}}))
+	service := newMarketing(baseIn(t, "marketing", outsiders{coupons: forgetful{coupons}}))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	cfg, err := testConfig(t.TempDir()).withDefaults()

@@ -3,19 +3,12 @@ package shop
 import (
 	"context"
 	"database/sql"
-	_ "embed"
 	"fmt"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/consumer"
 	"github.com/settlemq/settle/examples/shop/lifecycle"
 )
-
-//go:embed sql/marketing.sql
-var marketingTables string
-
-//go:embed sql/marketing_facts.sql
-var marketingExport string
 
 // marketingService is the marketing service's database and what it does there.
 // The coupon system is asked only when the machine says that there is

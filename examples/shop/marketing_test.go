@@ -96,7 +96,7 @@ func rewardAfter(done []string) (state string, events []string) {
 func marketingStage(t *testing.T) (*stage, *marketingService, *fakeCoupons) {
 	t.Helper()
 	coupons := newFakeCoupons()
-	service := newMarketing(baseIn(t, "marketing", marketingTables, outsiders{coupons: coupons}))
+	service := newMarketing(baseIn(t, "marketing", outsiders{coupons: coupons}))
 	st := &stage{db: service.db, reactions: service.reactions(), weather: &coupons.weather, calls: &coupons.calls}
 	for i, e := range earnings() {
 		id := fmt.Sprint("o", i)

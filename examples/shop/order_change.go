@@ -41,7 +41,7 @@ const advanceOrder = `UPDATE t_order SET status = $1, reason = $2, pay = $3, ver
 func (s *orderService) advance(ctx context.Context, tx *sql.Tx, id string, c cause) (orderRow, *settle.Event, error) {
 	o := orderRow{facts: orderFacts{OrderID: id}}
 	f := &o.facts
-	err := tx.QueryRowContext(ctx, findOrder, id).Scan(&f.CustomerID, &f.Amount, &o.status, &f.Reason, &f.Pay, &o.payBy, &o.version, &o.traceID, &o.created)
+	err := tx.QueryRowContext(ctx, locked(s.db, findOrder), id).Scan(&f.CustomerID, &f.Amount, &o.status, &f.Reason, &f.Pay, &o.payBy, &o.version, &o.traceID, &o.created)
 	if errors.Is(err, sql.ErrNoRows) {
 		return o, nil, fmt.Errorf("order %s: %w", id, ErrNoOrder)
 	}

@@ -1,6 +1,7 @@
 package shop
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -29,35 +30,24 @@ const (
 	placedConflict               // the key belongs to another order
 )
 
-const findRequest = `SELECT request_hash FROM t_order WHERE request_key = $1`
-
 const insertOrder = `INSERT INTO t_order (order_id, request_key, request_hash, customer_id, amount_cents, status, pay, pay_by, version, trace_id, created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, $9, $10, $11)`
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, $9, $10, $11) ON CONFLICT DO NOTHING`
 
 const insertItem = `INSERT INTO t_order_item (order_id, sku, qty) VALUES ($1, $2, $3)`
 
 // apply writes the order with its lines, or finds that it is there, and
 // returns order.created and the timer of its payment.
 func (p *placement) apply(ctx context.Context, tx *sql.Tx, s *orderService) ([]*settle.Event, error) {
-	var hash []byte
-	err := tx.QueryRowContext(ctx, findRequest, p.key).Scan(&hash)
-	switch {
-	case err == nil && string(hash) == string(p.hash[:]):
-		p.outcome = placedBefore
-		return nil, nil
-	case err == nil:
-		p.outcome = placedConflict
-		return nil, nil
-	case !errors.Is(err, sql.ErrNoRows):
-		return nil, fmt.Errorf("find request: %w", err)
-	}
 	at, r := s.now(), p.request
 	due := at.Add(s.rules.PaymentWindow)
 	facts := orderFacts{OrderID: OrderID(p.key), CustomerID: r.CustomerID, Amount: r.Amount, Items: r.Items, Pay: r.pay()}
-	_, err = tx.ExecContext(ctx, insertOrder, facts.OrderID, p.key, p.hash[:], r.CustomerID, int64(r.Amount), lifecycle.Created,
+	done, err := tx.ExecContext(ctx, insertOrder, facts.OrderID, p.key, p.hash[:], r.CustomerID, int64(r.Amount), lifecycle.Created,
 		facts.Pay, due.UnixMicro(), p.traceID, at.UnixMicro(), at.UnixMicro())
 	if err != nil {
 		return nil, fmt.Errorf("insert order: %w", err)
+	}
+	if n, err := done.RowsAffected(); err != nil || n == 0 {
+		return nil, errors.Join(err, p.repeated(ctx, tx))
 	}
 	for _, it := range r.Items {
 		if _, err := tx.ExecContext(ctx, insertItem, facts.OrderID, it.SKU, it.Quantity); err != nil {
@@ -66,6 +56,21 @@ func (p *placement) apply(ctx context.Context, tx *sql.Tx, s *orderService) ([]*
 	}
 	p.outcome = placedNew
 	return p.events(facts, due)
+}
+
+const findRequest = `SELECT request_hash FROM t_order WHERE request_key = $1`
+
+// repeated finds what the key was used for.
+func (p *placement) repeated(ctx context.Context, tx *sql.Tx) error {
+	var hash []byte
+	if err := tx.QueryRowContext(ctx, findRequest, p.key).Scan(&hash); err != nil {
+		return fmt.Errorf("find request: %w", err)
+	}
+	p.outcome = placedConflict
+	if bytes.Equal(hash, p.hash[:]) {
+		p.outcome = placedBefore
+	}
+	return nil
 }
 
 func (p *placement) events(facts orderFacts, due time.Time) ([]*settle.Event, error) {

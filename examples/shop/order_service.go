@@ -3,18 +3,11 @@ package shop
 import (
 	"context"
 	"database/sql"
-	_ "embed"
 	"errors"
 
 	"github.com/settlemq/settle/dial"
 	"github.com/settlemq/settle/examples/shop/lifecycle"
 )
-
-//go:embed sql/order.sql
-var orderTables string
-
-//go:embed sql/order_facts.sql
-var orderExport string
 
 // orderService is the order service's database and what it does there. There
 // is nothing to undo of what it hears: it has no effect outside.

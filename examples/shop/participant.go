@@ -3,6 +3,7 @@ package shop
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -37,7 +38,7 @@ type base struct {
 }
 
 // openService opens the database of a service and makes its business tables.
-func openService(ctx context.Context, dir, service, tables string, crash func(string)) (*dial.Database, error) {
+func openService(ctx context.Context, dir, service string, crash func(string)) (*dial.Database, error) {
 	u, err := databaseURL(dir, service)
 	if err != nil {
 		return nil, err
@@ -46,13 +47,8 @@ func openService(ctx context.Context, dir, service, tables string, crash func(st
 	if err != nil {
 		return nil, err
 	}
-	err = inTx(ctx, db, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, tables)
-		return err
-	})
-	if err != nil {
-		_ = db.Close()
-		return nil, fmt.Errorf("make tables of the %s service: %w", service, err)
+	if err := inTx(ctx, db, func(tx *sql.Tx) error { return makeTables(ctx, tx, db.Dialect, service) }); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the %s service: %w", service, err), db.Close())
 	}
 	return db, nil
 }

@@ -3,19 +3,12 @@ package shop
 import (
 	"context"
 	"database/sql"
-	_ "embed"
 	"fmt"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/consumer"
 	"github.com/settlemq/settle/examples/shop/lifecycle"
 )
-
-//go:embed sql/payment.sql
-var paymentTables string
-
-//go:embed sql/payment_facts.sql
-var paymentExport string
 
 // paymentService is the payment service's database and what it does there.
 type paymentService struct {

@@ -3,7 +3,6 @@ package shop
 import (
 	"context"
 	"database/sql"
-	_ "embed"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -11,12 +10,6 @@ import (
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/examples/shop/lifecycle"
 )
-
-//go:embed sql/risk.sql
-var riskTables string
-
-//go:embed sql/risk_facts.sql
-var riskExport string
 
 // riskService is the risk service's database and what it does there.
 type riskService struct {

@@ -49,7 +49,7 @@ func assessmentAfter(amount Cents, done []string) (state string, events []string
 // riskStage is a risk service and an order of each amount.
 func riskStage(t *testing.T) (*stage, *riskService) {
 	t.Helper()
-	service := newRisk(baseIn(t, "risk", riskTables, outsiders{}))
+	service := newRisk(baseIn(t, "risk", outsiders{}))
 	st := &stage{db: service.db, reactions: service.reactions(), weather: new(weather), calls: new(int), begin: func() {}}
 	for i, amount := range riskAmounts() {
 		st.orders = append(st.orders, orderFacts{OrderID: fmt.Sprint("o", i), CustomerID: "c", Amount: amount, Items: []Item{{"a", 1}}})

@@ -277,9 +277,9 @@ func mustHave(ctx context.Context, tx *sql.Tx, orderID string, types ...string) 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // baseIn opens a service's database in a directory of its own.
-func baseIn(t testing.TB, name, tables string, outside outsiders) base {
+func baseIn(t testing.TB, name string, outside outsiders) base {
 	t.Helper()
-	db, err := openService(t.Context(), t.TempDir(), name, tables, nil)
+	db, err := openService(t.Context(), t.TempDir(), name, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

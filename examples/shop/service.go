@@ -10,8 +10,8 @@ import (
 	"github.com/settlemq/settle/dial"
 )
 
-// Service is one service of the shop, as others see it; its database is
-// NAME.db in the shop's directory, and its consumer group has its name.
+// Service is one service of the shop, as others see it; Databases says where
+// it keeps its tables, and its consumer group has its name.
 type Service struct {
 	Name string
 	// Handles are the event types that its group handles.
@@ -25,7 +25,7 @@ type Service struct {
 func Services() []Service {
 	var all []Service
 	for _, d := range definitions() {
-		s := Service{Name: d.name, Facts: d.facts}
+		s := Service{Name: d.name, Facts: exportOf(d.name)}
 		for _, r := range d.new(base{}).reactions() {
 			s.Handles = append(s.Handles, r.on)
 		}
@@ -34,22 +34,21 @@ func Services() []Service {
 	return all
 }
 
-// definition is what makes a service: its tables, what it tells a drill, and
-// what it does.
+// definition is what makes a service: its name, which its SQL goes by, and what
+// it does.
 type definition struct {
-	name          string
-	tables, facts string
-	new           func(base) participant
+	name string
+	new  func(base) participant
 }
 
 func definitions() []definition {
 	return []definition{
-		{"order", orderTables, orderExport, func(b base) participant { return newOrders(b) }},
-		{"inventory", inventoryTables, inventoryExport, func(b base) participant { return newInventory(b) }},
-		{"payment", paymentTables, paymentExport, func(b base) participant { return newPayment(b) }},
-		{"risk", riskTables, riskExport, func(b base) participant { return newRisk(b) }},
-		{"fulfilment", fulfilmentTables, fulfilmentExport, func(b base) participant { return newFulfilment(b) }},
-		{"marketing", marketingTables, marketingExport, func(b base) participant { return newMarketing(b) }},
+		{"order", func(b base) participant { return newOrders(b) }},
+		{"inventory", func(b base) participant { return newInventory(b) }},
+		{"payment", func(b base) participant { return newPayment(b) }},
+		{"risk", func(b base) participant { return newRisk(b) }},
+		{"fulfilment", func(b base) participant { return newFulfilment(b) }},
+		{"marketing", func(b base) participant { return newMarketing(b) }},
 	}
 }
 
@@ -69,7 +68,7 @@ func openMember(ctx context.Context, name string, cfg Config) (*member, error) {
 		return nil, fmt.Errorf("open service %s: there is none", name)
 	}
 	d := definitions()[i]
-	db, err := openService(ctx, cfg.Dir, d.name, d.tables, cfg.Crash)
+	db, err := openService(ctx, cfg.Dir, d.name, cfg.Crash)
 	if err != nil {
 		return nil, err
 	}

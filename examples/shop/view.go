@@ -2,11 +2,7 @@ package shop
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/settlemq/settle/govern"
@@ -24,7 +20,7 @@ type view struct {
 // openView opens the databases of the shop in dir. A directory without a shop
 // is an error and stays as it is.
 func openView(ctx context.Context, dir string) (*view, error) {
-	if _, err := os.Stat(filepath.Join(dir, "order.db")); errors.Is(err, fs.ErrNotExist) {
+	if there, _ := Holds(dir); !there {
 		return nil, fmt.Errorf("open shop: %s holds none (there is no order.db)", dir)
 	}
 	services, err := openCrowd(ctx, Config{Dir: dir}, serviceNames()...)

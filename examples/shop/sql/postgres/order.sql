@@ -1,0 +1,28 @@
+-- The order service's own tables. Times are microseconds since 1970, UTC.
+CREATE TABLE IF NOT EXISTS t_order (
+  order_id     TEXT    PRIMARY KEY,
+  request_key  TEXT    NOT NULL UNIQUE,  -- the client's Idempotency-Key
+  request_hash BYTEA   NOT NULL,         -- of what was asked for: the same key with another order is refused
+  customer_id  TEXT    NOT NULL,
+  amount_cents BIGINT  NOT NULL CHECK (amount_cents >= 0),
+  status       TEXT    NOT NULL CHECK (status IN ('CREATED', 'RESERVED', 'APPROVED', 'CONFIRMED', 'PAID', 'COMPLETED', 'CANCELLED')),
+  reason       TEXT    NOT NULL DEFAULT '' CHECK (reason = '' OR status = 'CANCELLED'),  -- why it was cancelled
+  pay          TEXT    NOT NULL CHECK (pay IN ('now', 'later')),  -- now once its customer wants to pay
+  pay_by       BIGINT  NOT NULL,         -- when it is cancelled if it is not paid
+  version      BIGINT  NOT NULL,         -- counts its events
+  trace_id     TEXT    NOT NULL,
+  created_at   BIGINT  NOT NULL,
+  updated_at   BIGINT  NOT NULL
+);
+-- What is asked again and again: which orders are on their way, oldest first. IF NOT EXISTS would wait for all who write.
+DO $$ BEGIN
+  IF to_regclass('i_order_open') IS NULL THEN
+    CREATE INDEX i_order_open ON t_order (created_at) WHERE status NOT IN ('COMPLETED', 'CANCELLED');
+  END IF;
+END $$;
+CREATE TABLE IF NOT EXISTS t_order_item (
+  order_id TEXT    NOT NULL,
+  sku      TEXT    NOT NULL,
+  qty      BIGINT  NOT NULL CHECK (qty > 0),
+  PRIMARY KEY (order_id, sku)
+);
