@@ -21,6 +21,7 @@ type consumerMember struct {
 var (
 	errHandler = errors.New("the handler failed")
 	errKilled  = errors.New("the process died in the handler")
+	errAsk     = errors.New("another system is asked first")
 )
 
 func (w *World) addConsumer(x *inboxModel, i int) {
@@ -117,32 +118,71 @@ func (c *consumerMember) ask(cmd consumer.Command) {
 // apply runs a work at the inbox. The handlers run there too, as they do in the
 // transaction.
 func (c *consumerMember) apply(cmd consumer.Apply) {
-	w := c.w
 	cmd.Work.Items = slices.Clone(cmd.Work.Items) // the machine uses them again once it has an answer
 	run := &working{c: c, cmd: cmd, life: c.life}
+	run.apply()
+}
+
+// apply is one transaction, or one that is rolled back because another system
+// is to be asked first: then there is a second one once it has answered.
+func (r *working) apply() {
+	c, w := r.c, r.c.w
 	var results []settle.Result
 	c.call(func() (err error) {
-		if c.life != run.life || c.stopped {
+		if c.life != r.life || c.stopped {
 			// The process is what runs the handlers: without it the
 			// transaction never commits.
 			return errDown
 		}
-		before := run.beforeCommit
-		if cmd.Batch == "" {
+		before := r.beforeCommit
+		if r.cmd.Batch == "" {
 			before = nil
 		}
-		results, err = c.inbox.Apply(cmd.Work, run.handle, before)
-		w.hist.note(w.Since(), c.name, "applies", int64(cmd.ID), len(cmd.Work.Items), err)
+		results, err = c.inbox.Apply(r.cmd.Work, r.handle, before)
+		w.hist.note(w.Since(), c.name, "applies", int64(r.cmd.ID), len(r.cmd.Work.Items), err)
 		return err
 	}, func(err error) {
-		if run.killed {
+		if r.killed {
 			return
 		}
 		if err != nil {
 			results = nil
 		}
-		c.in(consumer.Applied{ID: cmd.ID, Results: results, Err: err, BatchErr: run.batchErr, Times: run.times})
+		if len(results) == 1 && errors.Is(results[0].Err, errAsk) {
+			r.ask()
+			return
+		}
+		r.found(results, err)
+		c.in(consumer.Applied{ID: r.cmd.ID, Results: results, Err: err, BatchErr: r.batchErr, Times: r.times})
 	})
+}
+
+// ask takes the time of a call of another system, which may be longer than a
+// lease.
+func (r *working) ask() {
+	c, w := r.c, r.c.w
+	took := w.between(0, 2*w.CallTime)
+	if w.chance(0.1) {
+		took = w.between(0, 2*w.LeaseTTL)
+	}
+	w.probes.hit("another system asked")
+	w.hist.note(w.Since(), c.name, "asks", int64(r.cmd.ID), int64(took))
+	c.mayDie()
+	c.later(took, func() {
+		r.answered = true
+		r.apply()
+	})
+}
+
+// found counts what the second transaction finds that was not so in the first.
+func (r *working) found(results []settle.Result, err error) {
+	switch {
+	case !r.answered:
+	case errors.Is(err, settle.ErrFenced):
+		r.c.w.probes.hit("partition lost while another system was asked")
+	case len(results) == 1 && (results[0].Verdict == settle.VerdictDuplicate || results[0].Verdict == settle.VerdictStored):
+		r.c.w.probes.hit("event done while another system was asked")
+	}
 }
 
 // working is one work's handlers at work.
@@ -153,6 +193,7 @@ type working struct {
 	batch    []effect
 	batchErr error
 	killed   bool
+	answered bool // by the other system
 	times    []consumer.HandlerTime
 }
 
@@ -164,6 +205,9 @@ func (r *working) handle(i int) error {
 	}
 	r.times = append(r.times, consumer.HandlerTime{Type: e.Type, Calls: 1, Took: r.c.w.between(0, 4*time.Millisecond), Compensation: it.Compensate})
 	r.c.w.check.handled(r.c.inbox, e, it.Attempt)
+	if r.cmd.Alone && !r.answered {
+		return errAsk
+	}
 	if r.cmd.Batch != "" && e.Type == r.cmd.Batch {
 		r.batch = append(r.batch, effect{e, it.AcceptDuplicate})
 		return nil

@@ -17,6 +17,7 @@ func (p Probes) Add(q Probes) {
 var Expected = []string{
 	"acknowledgement lost",
 	"acknowledgements forgotten",
+	"another system asked",
 	"answer of a store lost",
 	"attempt after the first",
 	"batch rolled back",
@@ -54,6 +55,7 @@ var Expected = []string{
 	"event behind a failed one",
 	"event beyond the dedup floor",
 	"event delayed",
+	"event done while another system was asked",
 	"event killed the consumer",
 	"event killed the relay",
 	"event out of sequence",
