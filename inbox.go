@@ -124,8 +124,9 @@ type Item struct {
 	AcceptDuplicate bool
 	// Compensate says that a person has given up on the event: what runs in
 	// place of its handler is its compensation, and it ends as COMPENSATED, by
-	// whom and why, with no effect that an effect key holds. Due sets it; an item of the retry store for which a person
-	// has wished otherwise since is VerdictStored.
+	// whom and why, with no effect that an effect key holds. Due sets it; an item
+	// of the retry store for which a person has wished otherwise since is
+	// VerdictStored.
 	Compensate bool
 }
 
