@@ -25,6 +25,7 @@ type demo struct {
 	scenario string
 	faults   string
 	seed     uint64
+	db       shopDatabase
 	dir      string
 	keep     bool
 	stay     bool
@@ -71,6 +72,7 @@ happened. 2: wrong usage. 3: not everything settled in time.`,
 	f.StringVar(&d.scenario, "scenario", everything, "what kind of day it is; see above")
 	f.StringVar(&d.faults, "faults", "", "all, none, or names with commas between: see the error for a wrong one (default: those of the scenario)")
 	f.Uint64Var(&d.seed, "seed", 0, "decides which fault hits what and when (default: by chance, printed)")
+	f.StringVar(&d.db.text, "db", "", databaseUsage)
 	f.StringVar(&d.dir, "dir", "", "an empty directory for databases, broker and logs, kept afterwards (default: a temporary one, removed if the proof holds and no dead letter is left)")
 	f.BoolVar(&d.keep, "keep", false, "keep the directory and print how to look around in it")
 	f.BoolVar(&d.stay, "stay", false, "keep the shop running afterwards, until Ctrl-C, for exploring it by commands")
@@ -95,7 +97,7 @@ func (d *demo) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.pageable(); err != nil {
+	if err := errors.Join(d.pageable(), d.db.use(ctx, dir)); err != nil {
 		remove()
 		return err
 	}
@@ -160,6 +162,9 @@ func (d *demo) prepare() ([]shop.FeedOrder, error) {
 	if d.timeout <= 0 {
 		return nil, usagef("--timeout is %s; it must be more than 0", d.timeout)
 	}
+	if err := d.db.check(); err != nil {
+		return nil, err
+	}
 	var err error
 	if d.plays, err = findScenario(d.scenario); err != nil {
 		return nil, err
@@ -203,7 +208,7 @@ func (d *demo) makeDir() (string, func(), error) {
 		if d.keep {
 			return dir, func() {}, nil
 		}
-		return dir, func() { _ = os.RemoveAll(dir) }, nil
+		return dir, func() { d.forget(dir) }, nil
 	}
 	dir, err := filepath.Abs(d.dir)
 	if err != nil {
@@ -220,6 +225,17 @@ func (d *demo) makeDir() (string, func(), error) {
 		return "", nil, usagef("--dir %s is in use: it holds %s; name an empty directory, or go on with what is there by settle shop --dir %s", d.dir, there[0].Name(), d.dir)
 	}
 	return dir, func() {}, nil
+}
+
+// forget removes a directory, and what its shop has in a database.
+func (d *demo) forget(dir string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := shop.DropDatabase(ctx, dir); err != nil {
+		d.screen.say("%v; %s is kept, it says where they are", d.db.hide(err), dir)
+		return
+	}
+	_ = os.RemoveAll(dir)
 }
 
 func (d *demo) print(r *drill.Report) error {

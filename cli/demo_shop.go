@@ -97,8 +97,12 @@ func (s *demoShop) connect() error {
 	}
 	s.tap = tap
 	s.close = append(s.close, tap.Close)
-	for _, service := range shop.Services() {
-		db, err := drill.OpenService(service.Name, filepath.Join(s.dir, service.Name+".db"))
+	databases, err := shop.Databases(s.dir)
+	if err != nil {
+		return err
+	}
+	for _, d := range databases {
+		db, err := drill.OpenService(d.Service, d.URL)
 		if err != nil {
 			return err
 		}
@@ -236,28 +240,21 @@ func (s *demoShop) counters() (drill.Counters, error) {
 }
 
 // repair does what a person would do about dead letters, with the commands that
-// a person would use, and shows them. Of several orders for the article that
-// comes late the last is given up, so that a compensation is part of the proof.
+// a person would use, and shows them.
 func (s *demoShop) repair(ctx context.Context, letters []drill.Letter) error {
-	var foreign, known, late []string
+	var foreign, known []string
+	late := false
 	for _, l := range letters {
-		switch {
-		case l.Class == string(settle.ClassDecode):
+		if l.Class == string(settle.ClassDecode) {
 			foreign = append(foreign, l.ID)
-		case strings.Contains(l.Reason, poisonSKU):
-			late = append(late, l.ID)
-		default:
-			known = append(known, l.ID)
+			continue
 		}
+		known = append(known, l.ID)
+		late = late || strings.Contains(l.Reason, poisonSKU)
 	}
 	commands := [][]string{{"dead", "list"}}
-	if n := len(late) - 1; n > 0 {
-		commands = append(commands, []string{"dead", "compensate", late[n], "--reason", "the customer does not wait any longer", "--by", "demo"})
-		late = late[:n]
-	}
-	if len(late) > 0 {
+	if late {
 		commands = append(commands, []string{"shop", "stock", poisonSKU + "=1000"})
-		known = append(late, known...)
 	}
 	if len(foreign) > 0 {
 		commands = append(commands, slices.Concat([]string{"dead", "discard"}, foreign, []string{"--reason", "cut off by a foreign producer, carries nothing", "--by", "demo"}))

@@ -26,6 +26,7 @@ const shopFile = "settle.yml"
 
 func (a *app) shopCommand() *cobra.Command {
 	var dir, listen, config string
+	var db shopDatabase
 	c := group("shop", "Run the reference shop in one process, embedded broker included", a.shopStockCommand(), a.shopOutsideCommand())
 	c.Long = "Shop runs its six services, their relays and consumers, the payment provider, the coupon system and the\n" +
 		"carrier that they call, and a JetStream server, all in one process. It goes on where the last one in the\n" +
@@ -59,12 +60,19 @@ func (a *app) shopCommand() *cobra.Command {
 				return usagef("--listen %q is not HOST:PORT: there is no port %q", listen, port)
 			}
 		}
+		if err := db.check(); err != nil {
+			return err
+		}
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return usagef("--dir %s: %w", dir, err)
+		}
+		if err := db.use(c.Context(), dir); err != nil {
+			return err
 		}
 		return a.runShop(c.Context(), dir, listen, file)
 	}
 	c.Flags().StringVar(&dir, "dir", "", "where the shop's databases and the broker's files are, or are to be")
+	c.Flags().StringVar(&db.text, "db", "", databaseUsage)
 	c.Flags().StringVar(&listen, "listen", "", "address of the HTTP entry (default 127.0.0.1:8080)")
 	c.Flags().StringVar(&config, "config", "", "config file; see settle config schema (default: "+shopFile+" in --dir, if there is one)")
 	return c

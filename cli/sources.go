@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/examples/shop"
 	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/server"
 )
@@ -27,7 +28,7 @@ type sources struct {
 }
 
 func (s *sources) flags(c *cobra.Command) {
-	c.Flags().StringVar(&s.dir, "dir", ".", "directory of a shop: each NAME.db in it is the service NAME")
+	c.Flags().StringVar(&s.dir, "dir", ".", "directory of a shop: each NAME.db in it is the service NAME, unless it says that a database holds them")
 	c.Flags().StringArrayVar(&s.dbs, "db", nil, "a service's database as NAME=URL, instead of --dir; may be repeated")
 	c.Flags().StringVarP(&s.config, "config", "c", "", "config file of settle serve: its sources, instead of --dir")
 }
@@ -113,6 +114,9 @@ func (s *sources) found() (named []namedURL, hide func(error) error, err error) 
 	if err != nil {
 		return nil, nil, usagef("--dir: %w", err)
 	}
+	if _, postgres := shop.Holds(dir); postgres {
+		return s.inDatabase(dir)
+	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.db"))
 	if err != nil || len(files) == 0 {
 		return nil, nil, usagef("there is no database (NAME.db) in %s; name a shop's directory with --dir, databases with --db NAME=URL, or a config file with -c", s.dir)
@@ -121,4 +125,18 @@ func (s *sources) found() (named []namedURL, hide func(error) error, err error) 
 		named = append(named, namedURL{strings.TrimSuffix(filepath.Base(f), ".db"), (&url.URL{Scheme: "sqlite", Path: f}).String()})
 	}
 	return named, func(err error) error { return err }, nil
+}
+
+// inDatabase returns the schemas of a shop that keeps its tables in a database.
+func (s *sources) inDatabase(dir string) (named []namedURL, hide func(error) error, err error) {
+	databases, err := shop.Databases(dir)
+	if err != nil {
+		return nil, nil, unreachablef("%w", err)
+	}
+	sources := map[string]server.SourceConfig{}
+	for _, d := range databases {
+		named = append(named, namedURL{d.Service, d.URL})
+		sources[d.Service] = server.SourceConfig{DB: d.URL}
+	}
+	return named, server.Config{Sources: sources}.HideError, nil
 }

@@ -12,18 +12,15 @@ import (
 
 // Config says what a drill does. See Run.
 type Config struct {
-	// Dir takes the scratch database. Required.
-	Dir string
-	// Seed decides which fault hits what and when. Defaults to 0, a seed like
-	// any other.
+	// Dir takes the scratch database.
+	Dir  string
 	Seed uint64
-	// Faults to inject. Defaults to none.
+	// Faults to inject, and how many times each. Times defaults to 2 for a run
+	// of less than 1,000 orders, 3 above.
 	Faults []string
-	// Times is how many times each is injected. Defaults to 2 for a run of less
-	// than 1,000 orders, 3 above.
-	Times int
+	Times  int
 	// Requests are the orders, among them Poisoned ones that can't be handled
-	// before Repair. Default to none.
+	// before Repair.
 	Requests []Request
 	Poisoned int
 	// Stuck are the customers for whom the coupon system hangs under

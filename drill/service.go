@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	_ "embed"
 	"fmt"
-	"strings"
+	"net/url"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // sql.Open("pgx", …)
 )
@@ -35,13 +35,17 @@ type Service struct {
 	anew bool
 }
 
-// OpenService opens a service's database: the path of an SQLite file that is
-// there already, or a PostgreSQL URL. It does not wait for a server.
-func OpenService(name, at string) (*Service, error) {
+// OpenService opens a service's database at a URL: sqlite:///abs/path.db, a
+// file that is there already, or postgres://…. It does not wait for a server.
+func OpenService(name, rawURL string) (*Service, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("open database of %s: its address can't be read", name)
+	}
 	s := &Service{name: name, facts: serviceFacts, queries: map[string]string{}}
-	driver, dsn, texts := "sqlite", "file:"+at+"?mode=rw&_pragma=query_only(1)&_pragma=busy_timeout(5000)", stateQueries
-	if strings.HasPrefix(at, "postgres") && strings.Contains(at, "://") {
-		driver, dsn, texts = "pgx", at, postgresState
+	driver, dsn, texts := "sqlite", "file:"+u.EscapedPath()+"?mode=rw&_pragma=query_only(1)&_pragma=busy_timeout(5000)", stateQueries
+	if u.Scheme != "sqlite" {
+		driver, dsn, texts = "pgx", rawURL, postgresState
 		s.facts, s.anew = postgresFacts, true
 		s.snapshot = &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
 	}

@@ -41,7 +41,7 @@ func watchShop(t *testing.T) *watched {
 		if err != nil {
 			t.Fatal(err)
 		}
-		service, err := drill.OpenService(name, path)
+		service, err := drill.OpenService(name, "sqlite://"+path)
 		if err != nil {
 			t.Fatal(err)
 		}

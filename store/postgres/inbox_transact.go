@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/settlemq/settle"
@@ -23,9 +21,9 @@ type manner int
 const (
 	// together: it is the whole work, moves its floors, and is flushed.
 	together manner = iota
-	// piecemeal: it is a part of the work. It has the fence of the floors, and
+	// alone: it is a part of the work. It has the fence of the floors, and
 	// leaves them and the flush to the last transaction.
-	piecemeal
+	alone
 )
 
 // apply is one transaction of Inbox.Apply.
@@ -92,22 +90,11 @@ func (in *Inbox) transact(ctx context.Context, w *settle.Work, how manner, handl
 	in.s.crash("consume.before_commit")
 	// Crash here: nothing of the transaction has happened, it is done again.
 	if err := tx.Commit(); err != nil {
-		o.uncommitted(err)
+		o.err = &commitError{err}
 	}
-	// Crash here: all of it is done, and durable unless it was a piece; what
+	// Crash here: all of it is done, and durable unless it was done alone; what
 	// is delivered again is a duplicate.
 	return o
-}
-
-// uncommitted takes the error of a commit. A constraint that is checked there,
-// broken by one item alone, is the failure of its handler.
-func (o *outcome) uncommitted(err error) {
-	var e *pgconn.PgError
-	if len(o.results) == 1 && errors.As(err, &e) && strings.HasPrefix(e.Code, classConstraint) {
-		o.results[0], o.failed = settle.Result{Verdict: settle.VerdictFailed, Err: err}, 0
-		return
-	}
-	o.err = &commitError{err}
 }
 
 // work does everything of a transaction but its beginning and its commit.
