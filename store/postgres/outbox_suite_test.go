@@ -97,7 +97,7 @@ func openOutbox(t testing.TB) outboxStore {
 	s, other := postgres.OpenForTest(t, at, postgres.Config{Clock: clock.now}), postgres.OpenForTest(t, at, postgres.Config{Clock: clock.now})
 	return outboxStore{
 		Outbox: s, Begin: s.Begin, Commit: (*sql.Tx).Commit, Rollback: (*sql.Tx).Rollback,
-		Store: s.Log(), Standby: other.Log(), Governance: people{s: s},
+		Store: s.Log(), Standby: other.Log(), Governance: s.Governance(),
 		Status: func(ctx context.Context, eventID string) (status string, err error) {
 			err = s.Reader().QueryRowContext(ctx, "SELECT status FROM v_outbox_event WHERE event_id = $1", eventID).Scan(&status)
 			return status, err
