@@ -21,6 +21,9 @@ const (
 // position returns the readers of the newest checkpoint; none when there is no
 // relay's position.
 func (x *examination) position(ctx context.Context) (readers []relay.Reader, err error) {
+	if !x.numbered() {
+		return nil, nil
+	}
 	var has bool
 	if err := x.conn.QueryRow(ctx, hasCheckpoints).Scan(&has); err != nil || !has {
 		return nil, err
@@ -73,45 +76,75 @@ func (x *examination) generation(ctx context.Context) (diagnosis, error) {
 	return sound("the relay's position, id %d, is of this table", readers[0].Cursor), nil
 }
 
-const (
-	// neverSentRows is how many events are looked at, the newest ones.
-	neverSentRows = 100_000
+// neverSentRows is how many events are looked at, the newest ones.
+const neverSentRows = 100_000
 
-	// A row is sent if a checkpoint says where the broker has it. One in a side
-	// table, a gap or a dead letter is known to be another case.
-	findNeverSent = `WITH looked AS MATERIALIZED (SELECT id, event_id, status FROM v_outbox_event
-  WHERE id <= (SELECT max(cursor) FROM v_outbox_reader) ORDER BY id DESC LIMIT $1),
- sent AS MATERIALIZED (SELECT id FROM v_outbox_sent WHERE last_id >= (SELECT min(id) FROM looked)),
- missed AS (SELECT l.id, l.event_id FROM looked l WHERE l.status = 'SENT' AND NOT EXISTS (SELECT 1 FROM sent s WHERE s.id = l.id)
-  AND NOT EXISTS (SELECT 1 FROM t_outbox_gap g WHERE l.id BETWEEN g.first_id AND g.last_id)
-  AND NOT EXISTS (SELECT 1 FROM t_dead_letter d WHERE d.consumer_group = '' AND d.outbox_id = l.id))
-SELECT (SELECT count(*) FROM looked), (SELECT count(*) FROM missed),
- coalesce((SELECT array_agg(m.id ORDER BY m.id) FROM (SELECT id FROM missed ORDER BY id LIMIT 20) m), '{}'),
- coalesce((SELECT string_agg(m.event_id, ', ' ORDER BY m.id) FROM (SELECT id, event_id FROM missed ORDER BY id LIMIT 20) m), '')`
+const (
+	// Taking JSON apart is guessed to yield so many rows that compiling the
+	// statement would cost seconds.
+	withoutJIT = `SELECT set_config('jit', 'off', true), set_config('statement_timeout', $1, true)`
+
+	sentByStatus = `SELECT e.id, e.event_id FROM v_outbox_event e WHERE e.id <= $1 AND e.id >= $2 AND e.status = 'SENT'
+ AND NOT EXISTS (SELECT 1 FROM t_outbox_gap g WHERE g.first_id = (SELECT max(n.first_id) FROM t_outbox_gap n WHERE n.first_id <= e.id) AND g.last_id >= e.id)
+ AND NOT EXISTS (SELECT 1 FROM t_dead_letter d WHERE d.consumer_group = '' AND d.event_id = e.event_id AND d.outbox_id = e.id) ORDER BY e.id`
+
+	sentByCheckpoint = `SELECT id FROM v_outbox_sent WHERE last_id >= $1`
+
+	neverSentFrom = `SELECT coalesce(min(id), 0) FROM (SELECT id FROM t_outbox_event WHERE id <= $1 ORDER BY id DESC LIMIT $2) newest`
 )
 
+// unsent is a row that counts as sent.
+type unsent struct {
+	id    int64
+	event string
+}
+
+// neverSent: a row is sent if a checkpoint says where the broker has it. One in
+// a side table, a gap or a dead letter is known to be another case.
 func (x *examination) neverSent(ctx context.Context) (diagnosis, error) {
 	readers, err := x.position(ctx)
 	if err != nil || len(readers) == 0 || x.outbox.classic {
 		return sound("no relay has been here"), err
 	}
-	var looked, missed int64
-	var ids []int64
-	var events string
-	if err := x.conn.QueryRow(ctx, findNeverSent, neverSentRows).Scan(&looked, &missed, &ids, &events); err != nil {
-		return diagnosis{}, err
+	highest := int64(0)
+	for _, r := range readers {
+		highest = max(highest, r.Cursor)
 	}
-	if missed == 0 {
-		return sound("none of %d", looked), nil
+	looked, missed, err := x.compareSent(ctx, highest)
+	if err != nil || len(missed) == 0 {
+		return sound("none of %d", looked), err
 	}
-	var values []string
-	for _, id := range ids {
-		values = append(values, fmt.Sprintf("(%d, 'late', now())", id))
+	var events, values []string
+	for _, u := range missed[:min(len(missed), 20)] {
+		events, values = append(events, u.event), append(values, fmt.Sprintf("(%d, 'late', now())", u.id))
 	}
-	found := fmt.Sprintf("%d of %d: %s", missed, looked, events)
-	if missed > int64(len(ids)) {
-		found += ", …"
+	if len(missed) > len(events) {
+		events = append(events, "…")
 	}
-	return diagnosis{doctor.Bad, found, "INSERT INTO t_outbox_extra (id, reason, added_at) VALUES " + strings.Join(values, ", ") +
-		"; the relay sends them; let the database give ids, and nobody set them"}, nil
+	return diagnosis{doctor.Bad, fmt.Sprintf("%d of %d, because a program has chosen their ids itself: %s", len(missed), looked, strings.Join(events, ", ")),
+		"INSERT INTO t_outbox_extra (id, reason, added_at) VALUES " + strings.Join(values, ", ")}, nil
+}
+
+// compareSent reads both sides in one snapshot.
+func (x *examination) compareSent(ctx context.Context, highest int64) (looked int, missed []unsent, err error) {
+	err = pgx.BeginTxFunc(ctx, x.conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, withoutJIT, ms(x.cfg.StatementTimeout)); err != nil {
+			return err
+		}
+		var from, id int64
+		if err := tx.QueryRow(ctx, neverSentFrom, highest, neverSentRows).Scan(&from); err != nil {
+			return err
+		}
+		sent := map[int64]bool{}
+		if err := each(ctx, tx, []any{&id}, func() { sent[id] = true }, sentByCheckpoint, from); err != nil {
+			return err
+		}
+		var event string
+		return each(ctx, tx, []any{&id, &event}, func() {
+			if looked++; !sent[id] {
+				missed = append(missed, unsent{id, event})
+			}
+		}, sentByStatus, highest, from)
+	})
+	return looked, missed, err
 }

@@ -124,7 +124,7 @@ func sound(format string, args ...any) diagnosis {
 func run(ctx context.Context, c check) doctor.Finding {
 	r, err := c.look(ctx)
 	if err != nil {
-		r = diagnosis{verdict: doctor.Warn, found: "can't be looked at: " + explain(err).Error()}
+		r = diagnosis{doctor.Warn, "can't be looked at: " + explain(err).Error(), "mend what integrity, schema and tables name, and look again"}
 	}
 	if r.verdict == "" {
 		r.verdict = doctor.OK

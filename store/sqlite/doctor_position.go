@@ -117,8 +117,8 @@ func (x *examination) neverSent(ctx context.Context) (diagnosis, error) {
 	if len(events) > 20 {
 		events, values = append(events[:20], "…"), values[:20]
 	}
-	return diagnosis{doctor.Bad, "of " + fmt.Sprint(looked) + " events: " + strings.Join(events, ", "), "INSERT INTO t_outbox_extra (id, reason, added_at) VALUES " + strings.Join(values, ", ") +
-		"; the relay sends them; let the database give ids, and nobody set them"}, nil
+	return diagnosis{doctor.Bad, fmt.Sprintf("of %d events, because a program has chosen their ids itself: %s", looked, strings.Join(events, ", ")),
+		"INSERT INTO t_outbox_extra (id, reason, added_at) VALUES " + strings.Join(values, ", ")}, nil
 }
 
 const (
