@@ -240,21 +240,28 @@ func (s *demoShop) counters() (drill.Counters, error) {
 }
 
 // repair does what a person would do about dead letters, with the commands that
-// a person would use, and shows them.
+// a person would use, and shows them. Of several orders for the article that
+// comes late the last is given up, so that a compensation is part of the proof.
 func (s *demoShop) repair(ctx context.Context, letters []drill.Letter) error {
-	var foreign, known []string
-	late := false
+	var foreign, known, late []string
 	for _, l := range letters {
-		if l.Class == string(settle.ClassDecode) {
+		switch {
+		case l.Class == string(settle.ClassDecode):
 			foreign = append(foreign, l.ID)
-			continue
+		case strings.Contains(l.Reason, poisonSKU):
+			late = append(late, l.ID)
+		default:
+			known = append(known, l.ID)
 		}
-		known = append(known, l.ID)
-		late = late || strings.Contains(l.Reason, poisonSKU)
 	}
 	commands := [][]string{{"dead", "list"}}
-	if late {
+	if n := len(late) - 1; n > 0 {
+		commands = append(commands, []string{"dead", "compensate", late[n], "--reason", "the customer does not wait any longer", "--by", "demo"})
+		late = late[:n]
+	}
+	if len(late) > 0 {
 		commands = append(commands, []string{"shop", "stock", poisonSKU + "=1000"})
+		known = append(late, known...)
 	}
 	if len(foreign) > 0 {
 		commands = append(commands, slices.Concat([]string{"dead", "discard"}, foreign, []string{"--reason", "cut off by a foreign producer, carries nothing", "--by", "demo"}))

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -325,14 +326,17 @@ func TestAnInterruptEndsAllProcessesOfADemo(t *testing.T) {
 func TestTheTrailOfARepairedOrderShowsCauseRepairAndEffect(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "shop")
 	code, out, errs := output(t, "demo", "--orders", "40", "--faults", "poison", "--dir", dir)
-	if code != cli.ExitOK || !strings.Contains(out, "$ settle dead replay") || !strings.Contains(out, "3 done, 0 refused") {
+	if code != cli.ExitOK || !strings.Contains(out, "$ settle dead replay") || !strings.Contains(out, "replay: 2 done, 0 refused") || !strings.Contains(out, "compensate: 1 done, 0 refused") {
 		t.Fatalf("exit %d, %s, %s", code, out, errs)
+	}
+	if !regexp.MustCompile(`(?m)^H8 +1 +0 `).MatchString(out) {
+		t.Errorf("no compensation was examined: %s", out)
 	}
 	var letters []struct {
 		Class string `json:"class"`
 		Key   string `json:"aggregate_id"`
 	}
-	if _, out, _ := output(t, "dead", "list", "--dir", dir, "--state", "REPLAYED", "--json"); json.Unmarshal([]byte(out), &letters) != nil || len(letters) != 3 {
+	if _, out, _ := output(t, "dead", "list", "--dir", dir, "--state", "REPLAYED", "--json"); json.Unmarshal([]byte(out), &letters) != nil || len(letters) != 2 {
 		t.Fatalf("letters: %s", out)
 	}
 	code, out, errs = output(t, "trail", "--dir", dir, letters[0].Key, "--json")

@@ -62,6 +62,7 @@ type Config struct {
 	// Defaults to one second's worth, at least 1.
 	RateBurst int
 	// Breaker pauses the delivery of an event type whose handler can't work.
+	// Defaults to Breaker{}.
 	Breaker Breaker
 	// ControlsPoll is how often pauses ordered by people are looked up.
 	// Defaults to 1 s.

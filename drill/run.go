@@ -12,15 +12,18 @@ import (
 
 // Config says what a drill does. See Run.
 type Config struct {
-	// Dir takes the scratch database.
-	Dir  string
+	// Dir takes the scratch database. Required.
+	Dir string
+	// Seed decides which fault hits what and when. Defaults to 0, a seed like
+	// any other.
 	Seed uint64
-	// Faults to inject, and how many times each. Times defaults to 2 for a run
-	// of less than 1,000 orders, 3 above.
+	// Faults to inject. Defaults to none.
 	Faults []string
-	Times  int
+	// Times is how many times each is injected. Defaults to 2 for a run of less
+	// than 1,000 orders, 3 above.
+	Times int
 	// Requests are the orders, among them Poisoned ones that can't be handled
-	// before Repair.
+	// before Repair. Default to none.
 	Requests []Request
 	Poisoned int
 	// Stuck are the customers for whom the coupon system hangs under

@@ -51,13 +51,14 @@ type Config struct {
 	Queue int
 	// MaxBatch is how many orders share a transaction. Defaults to 256.
 	MaxBatch int
-	// Rules are the business rules.
+	// Rules are the business rules. Defaults to Rules{}.
 	Rules Rules
-	// Outside is about the outside systems.
+	// Outside is about the outside systems. Defaults to OutsideConfig{}.
 	Outside OutsideConfig
 	// Relay and Consumer set up the relays and consumer groups of all
-	// services. Name, Crash and Logger are set by the shop, and DelayAhead of
-	// relays defaults to 100 ms here. Their zero values work.
+	// services. Name, Crash and Logger are set by the shop. DelayAhead of relays
+	// defaults to 100 ms here, Concurrency of those who call an outside system
+	// to 8, all else as it does there.
 	Relay    relay.Config
 	Consumer consumer.Config
 	// StatsDir is where each consumer writes down what it has counted, every

@@ -13,8 +13,8 @@ import (
 //
 // Apply does all its items in one transaction, with one flush for all, as long
 // as every handler succeeds. When one fails, or another transaction is in the
-// way, it is rolled back, and the items are done apart: each in a transaction
-// of its own that is not flushed, and after the last of them one that writes
+// way, it is rolled back, and the items are done in pieces, down to one by one:
+// transactions that are not flushed, and after the last of them one that writes
 // and is, which makes all of them durable. An item whose handler has failed is
 // not handled again by the same Apply; others may be, after a rollback.
 //

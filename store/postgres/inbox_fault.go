@@ -38,6 +38,7 @@ const (
 	stateCannotConnectNow = "57P03"
 	stateIdleTooLong      = "25P03"
 	classConnection       = "08"
+	classConstraint       = "23"
 )
 
 // commitError is what a commit returned. Unless the server has answered it is
@@ -71,6 +72,9 @@ func faultOf(err error) fault {
 func faultOfState(code string, committing bool) fault {
 	switch {
 	case code == stateSerialization || code == stateDeadlock || code == stateLockTimeout:
+		return faultConflict
+	case committing && strings.HasPrefix(code, classConstraint):
+		// Which item has broken it is found in smaller pieces.
 		return faultConflict
 	case code == stateShutdown || code == stateCrash || code == stateCannotConnectNow || code == stateIdleTooLong || strings.HasPrefix(code, classConnection):
 		if committing {

@@ -16,7 +16,9 @@ import (
 const applySettings = `SELECT set_config('lock_timeout', $1, true),
  set_config('synchronous_commit', CASE WHEN $2 THEN 'off' WHEN current_setting('synchronous_commit') = 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)`
 
-func (s *Store) applySettings(how manner) []any { return []any{ms(s.cfg.LockTimeout), how == alone} }
+func (s *Store) applySettings(how manner) []any {
+	return []any{ms(s.cfg.LockTimeout), how == piecemeal}
+}
 
 const readGroup = `SELECT coalesce($1::timestamptz, clock_timestamp()), (SELECT dedup_floor FROM t_consume_floor WHERE consumer_group = $2),
  EXISTS (SELECT 1 FROM t_consume_retry WHERE consumer_group = $2)`
@@ -154,9 +156,8 @@ func (a *apply) distinctKeys() (keys []string, retried []bool) {
 	return keys, retried
 }
 
-// A row that another transaction has locked is being dealt with there.
 const readRetries = `SELECT id, event_id, state = 'DEAD', blocking, replays, gap_since, coalesce(compensate, '') FROM t_consume_retry
-WHERE consumer_group = $1 AND id = ANY($2) ORDER BY id FOR UPDATE SKIP LOCKED`
+WHERE consumer_group = $1 AND id = ANY($2)`
 
 func (a *apply) queueRetries(b *pgx.Batch, f *consumelog.Facts) {
 	var ids []int64

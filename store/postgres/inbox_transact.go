@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/settlemq/settle"
@@ -21,9 +23,9 @@ type manner int
 const (
 	// together: it is the whole work, moves its floors, and is flushed.
 	together manner = iota
-	// alone: it is a part of the work. It has the fence of the floors, and
+	// piecemeal: it is a part of the work. It has the fence of the floors, and
 	// leaves them and the flush to the last transaction.
-	alone
+	piecemeal
 )
 
 // apply is one transaction of Inbox.Apply.
@@ -90,11 +92,22 @@ func (in *Inbox) transact(ctx context.Context, w *settle.Work, how manner, handl
 	in.s.crash("consume.before_commit")
 	// Crash here: nothing of the transaction has happened, it is done again.
 	if err := tx.Commit(); err != nil {
-		o.err = &commitError{err}
+		o.uncommitted(err)
 	}
-	// Crash here: all of it is done, and durable unless it was done alone; what
+	// Crash here: all of it is done, and durable unless it was a piece; what
 	// is delivered again is a duplicate.
 	return o
+}
+
+// uncommitted takes the error of a commit. A constraint that is checked there,
+// broken by one item alone, is the failure of its handler.
+func (o *outcome) uncommitted(err error) {
+	var e *pgconn.PgError
+	if len(o.results) == 1 && errors.As(err, &e) && strings.HasPrefix(e.Code, classConstraint) {
+		o.results[0], o.failed = settle.Result{Verdict: settle.VerdictFailed, Err: err}, 0
+		return
+	}
+	o.err = &commitError{err}
 }
 
 // work does everything of a transaction but its beginning and its commit.
