@@ -54,12 +54,10 @@ func (c Config) wrong() *configfile.Wrong {
 	if w := c.Consumer.wrong(); w != nil {
 		return w.Under("consumer")
 	}
-	for _, w := range []*wrongValue{c.Consumer.Breaker.wrong(), c.Shop.wrong(), c.Outside.wrong()} {
-		if w != nil {
-			return &configfile.Wrong{Key: w.key, Got: w.got, Want: w.want}
-		}
+	if w := c.Shop.wrong(); w != nil {
+		return w.Under("shop")
 	}
-	return nil
+	return c.Outside.wrong().Under("outside")
 }
 
 func (c ConsumerConfig) wrong() *configfile.Wrong {
@@ -71,7 +69,10 @@ func (c ConsumerConfig) wrong() *configfile.Wrong {
 	case c.RateLimit < 0:
 		return &configfile.Wrong{Key: "rate_limit", Got: c.RateLimit, Want: "0 or more"}
 	}
-	return c.Retry.Wrong().Under("retry")
+	if w := c.Retry.Wrong(); w != nil {
+		return w.Under("retry")
+	}
+	return c.Breaker.wrong().Under("breaker")
 }
 
 // topics of `config schema`: whose file is described.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/settlemq/settle/consumer"
 	"github.com/settlemq/settle/examples/shop"
+	"github.com/settlemq/settle/internal/configfile"
 )
 
 // ShopConfig holds the shop's business rules.
@@ -41,29 +42,22 @@ type BreakerConfig struct {
 	MaxWait      time.Duration `yaml:"max_wait" doc:"longest pause" default:"30s"`
 }
 
-// wrongValue says which value can't be, and what it must be.
-type wrongValue struct {
-	key  string
-	got  any
-	want string
-}
-
-func (c ShopConfig) wrong() *wrongValue {
+func (c ShopConfig) wrong() *configfile.Wrong {
 	for _, d := range []struct {
 		key   string
 		value time.Duration
 	}{{"payment_window", c.PaymentWindow}, {"review_after", c.ReviewAfter}} {
 		if d.value < 0 {
-			return &wrongValue{"shop." + d.key, d.value, "positive"}
+			return &configfile.Wrong{Key: d.key, Got: d.value, Want: "positive"}
 		}
 	}
 	for _, a := range c.amounts(&shop.Rules{}) {
 		if n, err := shop.ParseCents(a.text); a.text != "" && (err != nil || n == 0) {
-			return &wrongValue{"shop." + a.key, a.text, "an amount above 0, such as 500.00"}
+			return &configfile.Wrong{Key: a.key, Got: a.text, Want: "an amount above 0, such as 500.00"}
 		}
 	}
 	if slices.Contains(c.Blocked, "") {
-		return &wrongValue{"shop.blocked", c.Blocked, "customers' ids"}
+		return &configfile.Wrong{Key: "blocked", Got: c.Blocked, Want: "customers' ids"}
 	}
 	return nil
 }
@@ -83,30 +77,32 @@ func (c ShopConfig) amounts(r *shop.Rules) []amount {
 	}
 }
 
-func (c OutsideConfig) wrong() *wrongValue {
+func (c OutsideConfig) wrong() *configfile.Wrong {
 	switch {
 	case c.Timeout < 0:
-		return &wrongValue{"outside.timeout", c.Timeout, "positive"}
+		return &configfile.Wrong{Key: "timeout", Got: c.Timeout, Want: "positive"}
 	case c.Breaker.Failures < 0:
-		return &wrongValue{"outside.breaker.failures", c.Breaker.Failures, "1 or more"}
+		return &configfile.Wrong{Key: "breaker.failures", Got: c.Breaker.Failures, Want: "1 or more"}
 	case c.Breaker.Wait < 0:
-		return &wrongValue{"outside.breaker.wait", c.Breaker.Wait, "positive"}
+		return &configfile.Wrong{Key: "breaker.wait", Got: c.Breaker.Wait, Want: "positive"}
 	case c.DeclinePercent < 0 || c.DeclinePercent > 100:
-		return &wrongValue{"outside.decline_percent", c.DeclinePercent, "0 to 100"}
+		return &configfile.Wrong{Key: "decline_percent", Got: c.DeclinePercent, Want: "0 to 100"}
 	}
 	return nil
 }
 
-func (c BreakerConfig) wrong() *wrongValue {
+func (c BreakerConfig) wrong() *configfile.Wrong {
 	switch {
 	case c.Failures < 0:
-		return &wrongValue{"consumer.breaker.failures", c.Failures, "1 or more"}
+		return &configfile.Wrong{Key: "failures", Got: c.Failures, Want: "1 or more"}
 	case c.DistinctKeys < -1:
-		return &wrongValue{"consumer.breaker.distinct_keys", c.DistinctKeys, "1 or more, or -1"}
-	case c.Wait < 0 || c.MaxWait < 0:
-		return &wrongValue{"consumer.breaker", fmt.Sprintf("waiting from %s to %s", c.Wait, c.MaxWait), "waiting positive times"}
+		return &configfile.Wrong{Key: "distinct_keys", Got: c.DistinctKeys, Want: "1 or more, or -1"}
+	case c.Wait < 0:
+		return &configfile.Wrong{Key: "wait", Got: c.Wait, Want: "positive"}
+	case c.MaxWait < 0:
+		return &configfile.Wrong{Key: "max_wait", Got: c.MaxWait, Want: "positive"}
 	case c.MaxWait > 0 && c.MaxWait < c.Wait:
-		return &wrongValue{"consumer.breaker.max_wait", c.MaxWait, fmt.Sprintf("wait (%s) or more", c.Wait)}
+		return &configfile.Wrong{Key: "max_wait", Got: c.MaxWait, Want: fmt.Sprintf("wait (%s) or more", c.Wait)}
 	}
 	return nil
 }

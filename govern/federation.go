@@ -171,13 +171,3 @@ func (f *Federation) DeadLetters(ctx context.Context, filter Filter) ([]DeadLett
 	}
 	return all, nil
 }
-
-// VerifyAudit walks every service's audit chain.
-func (f *Federation) VerifyAudit(ctx context.Context) error {
-	for _, s := range f.sources {
-		if err := VerifyChain(ctx, s.Store); err != nil {
-			return fmt.Errorf("%s: %w", s.Name, err)
-		}
-	}
-	return nil
-}

@@ -39,20 +39,21 @@ func TestOrdersThatWaitShareACommit(t *testing.T) {
 	}
 }
 
-func TestAFullQueueShedsAtOnceAndStoresNothingOfWhatItRefused(t *testing.T) {
-	e := newEntry(t, 4, 2)
-	release := e.hold(t)
-	var shed, stored atomic.Int64
+// overload lets 40 clients ask at once while nothing is committed, until 30 were
+// shed, then lets go. Whoever is not shed is answered with status ok.
+func overload(t *testing.T, release func(), ok int, ask func(i int) (status int, h http.Header, body string)) (done, shed int64) {
+	t.Helper()
+	var answered, refused atomic.Int64
 	var clients sync.WaitGroup
 	enough := make(chan struct{})
 	for i := range 40 {
 		clients.Go(func() {
-			status, header, body := e.post(t, fmt.Sprint("k", i), goodOrder)
+			status, header, body := ask(i)
 			switch {
-			case status == http.StatusCreated:
-				stored.Add(1)
+			case status == ok:
+				answered.Add(1)
 			case status == http.StatusServiceUnavailable && header.Get("Retry-After") != "" && strings.Contains(body, errBusy.Error()):
-				if shed.Add(1) == 30 {
+				if refused.Add(1) == 30 {
 					close(enough)
 				}
 			default:
@@ -63,8 +64,17 @@ func TestAFullQueueShedsAtOnceAndStoresNothingOfWhatItRefused(t *testing.T) {
 	<-enough
 	release()
 	clients.Wait()
-	if stored.Load()+shed.Load() != 40 || e.count(t, "t_order") != stored.Load() || e.count(t, "t_outbox_event") != 2*stored.Load() {
-		t.Errorf("%d stored and %d shed for the clients; %d orders and %d events in the database", stored.Load(), shed.Load(), e.count(t, "t_order"), e.count(t, "t_outbox_event"))
+	return answered.Load(), refused.Load()
+}
+
+func TestAFullQueueShedsAtOnceAndStoresNothingOfWhatItRefused(t *testing.T) {
+	e := newEntry(t, 4, 2)
+	release := e.hold(t)
+	stored, shed := overload(t, release, http.StatusCreated, func(i int) (int, http.Header, string) {
+		return e.post(t, fmt.Sprint("k", i), goodOrder)
+	})
+	if e.count(t, "t_order") != stored || e.count(t, "t_outbox_event") != 2*stored {
+		t.Errorf("%d stored and %d shed for the clients; %d orders and %d events in the database", stored, shed, e.count(t, "t_order"), e.count(t, "t_outbox_event"))
 	}
 }
 

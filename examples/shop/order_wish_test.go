@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -157,29 +156,11 @@ func TestOverloadShedsWishesAsItShedsOrders(t *testing.T) {
 		e.post(t, fmt.Sprint("k", i), laterOrder)
 	}
 	release := e.hold(t)
-	var shed, done atomic.Int64
-	var clients sync.WaitGroup
-	enough := make(chan struct{})
-	for i := range 40 {
-		clients.Go(func() {
-			status, header, body := e.wishes(t, OrderID(fmt.Sprint("k", i)), []string{"pay", "cancel"}[i%2])
-			switch {
-			case status == http.StatusOK:
-				done.Add(1)
-			case status == http.StatusServiceUnavailable && header.Get("Retry-After") != "" && strings.Contains(body, errBusy.Error()):
-				if shed.Add(1) == 30 {
-					close(enough)
-				}
-			default:
-				t.Errorf("got %d %s", status, body)
-			}
-		})
-	}
-	<-enough
-	release()
-	clients.Wait()
-	if changed := e.count(t, "t_order WHERE version = 2"); done.Load()+shed.Load() != 40 || changed != done.Load() {
-		t.Errorf("%d done and %d shed for the clients; %d changed in the database", done.Load(), shed.Load(), changed)
+	done, shed := overload(t, release, http.StatusOK, func(i int) (int, http.Header, string) {
+		return e.wishes(t, OrderID(fmt.Sprint("k", i)), []string{"pay", "cancel"}[i%2])
+	})
+	if changed := e.count(t, "t_order WHERE version = 2"); changed != done {
+		t.Errorf("%d done and %d shed for the clients; %d changed in the database", done, shed, changed)
 	}
 }
 
