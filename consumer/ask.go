@@ -25,9 +25,10 @@ import (
 //
 // Each attempt asks again. A crash after an answer leaves nobody knowing that
 // it was given: the event comes again and asks again, so name the effect by
-// what comes with the event. A process that has lost its partition may still
-// be asking: the other system may hear of an event when the next owner has
-// long done with it, and what undoes an effect must bar a late one too.
+// what comes with the event. Two processes may ask for one event at a time: one
+// has lost its partition, or both found its retry due. So the other system may
+// hear of an event when another process has long done with it, and what undoes
+// an effect must bar a late one too.
 //
 // In a handler that is not External Ask returns an error and asks nothing.
 // Called from outside of a consumer, in a test for instance, it asks at once.
