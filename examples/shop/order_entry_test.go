@@ -81,6 +81,18 @@ func (e *entry) post(t testing.TB, key, body string, headers ...string) (int, ht
 	return do(t, req)
 }
 
+// postTwoKeys places an order under two keys.
+func (e *entry) postTwoKeys(t testing.TB) (int, string) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodPost, e.url+"/orders", strings.NewReader(goodOrder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {"k", "k2"}}
+	status, _, body := do(t, req)
+	return status, body
+}
+
 func do(t testing.TB, req *http.Request) (int, http.Header, string) {
 	t.Helper()
 	resp, err := http.DefaultClient.Do(req)
@@ -144,7 +156,7 @@ func TestAnOrderIsStoredWithItsLinesAndItsEvent(t *testing.T) {
 func TestTheSameRequestGivesTheSameOrder(t *testing.T) {
 	e := newEntry(t, 10, 10)
 	_, _, first := e.post(t, "k1", goodOrder)
-	same := `{"items":[{"quantity":1,"sku":"a"},{"sku":"b","quantity":2}],"amount":11.77,"customerId":"c"}`
+	same := `{"items":[{"sku":"b","quantity":2},{"quantity":1,"sku":"a"}],"amount":11.77,"customerId":"c"}`
 	status, _, again := e.post(t, "k1", same)
 	if status != http.StatusOK || again != first {
 		t.Errorf("got %d %s; want 200 %s", status, again, first)
@@ -218,6 +230,12 @@ func TestBadRequestsAreRefusedWithReasonsAndLeaveNothing(t *testing.T) {
 	if status, body := e.get(t, "/orders/none"); status != 404 || !strings.Contains(body, "there is no order none") {
 		t.Errorf("unknown order: %d %s", status, body)
 	}
+	if status, body := e.get(t, "/orders/"+strings.Repeat("x", 8000)); status != 404 || !strings.Contains(body, "there is no order of this id") || len(body) > 200 {
+		t.Errorf("unknown order with a long id: %d, %d bytes: %.300s", status, len(body), body)
+	}
+	if status, body := e.postTwoKeys(t); status != 400 || !strings.Contains(body, "more than once") {
+		t.Errorf("two keys: %d %s", status, body)
+	}
 	if status, _ := e.get(t, "/healthz"); status != 200 {
 		t.Errorf("health: %d", status)
 	}
@@ -257,6 +275,10 @@ func TestUnknownPathsAndWrongMethodsAreProblemsToo(t *testing.T) {
 		{"GET", "/order", 404, ""},
 		{"POST", "/orders/o-1/refund", 404, ""},
 		{"GET", "/orders/", 404, ""},
+		{"POST", "//orders", 404, ""},
+		{"GET", "/orders//o-1", 404, ""},
+		{"GET", "/orders/../healthz", 404, ""},
+		{"GET", "//", 404, ""},
 		{"GET", "/orders/none", 404, ""},
 		{"GET", "/orders", 405, "POST"},
 		{"DELETE", "/orders/o-1", 405, "GET, HEAD"},

@@ -80,6 +80,9 @@ func (h *orderHandler) read(w http.ResponseWriter, r *http.Request) (*placement,
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return nil, &Problem{Status: http.StatusUnsupportedMediaType, Detail: "the content type must be application/json"}
 	}
+	if len(r.Header.Values("Idempotency-Key")) > 1 {
+		return nil, &Problem{Status: http.StatusBadRequest, Detail: "the header Idempotency-Key is there more than once"}
+	}
 	key := r.Header.Get("Idempotency-Key")
 	if why := badName(key); why != "" {
 		return nil, &Problem{Status: http.StatusBadRequest, Detail: "the header Idempotency-Key " + why}
@@ -160,7 +163,11 @@ func (h *orderHandler) unavailable(w http.ResponseWriter, err error) {
 	p.write(w)
 }
 
+// noOrder repeats an id only if it could be one.
 func noOrder(id string) Problem {
+	if badName(id) != "" {
+		return Problem{Status: http.StatusNotFound, Detail: "there is no order of this id"}
+	}
 	return Problem{Status: http.StatusNotFound, Detail: "there is no order " + id}
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -68,11 +69,12 @@ func badName(s string) string {
 }
 
 // hash identifies what is asked for: two bodies that mean the same have the
-// same hash, however they are written.
+// same hash, however they are written and whatever the order of their lines.
 func (r OrderRequest) hash() [32]byte {
 	var b bytes.Buffer
 	_, _ = fmt.Fprintf(&b, "%s\n%d\n%s\n", r.CustomerID, r.Amount, r.pay())
-	for _, it := range r.Items {
+	lines := slices.SortedFunc(slices.Values(r.Items), func(a, b Item) int { return strings.Compare(a.SKU, b.SKU) })
+	for _, it := range lines {
 		_, _ = fmt.Fprintf(&b, "%s %d\n", it.SKU, it.Quantity)
 	}
 	return sha256.Sum256(b.Bytes())

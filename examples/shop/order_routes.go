@@ -3,6 +3,7 @@ package shop
 import (
 	"log/slog"
 	"net/http"
+	"path"
 	"strings"
 	"time"
 )
@@ -53,17 +54,26 @@ func (h *orderHandler) routes() http.Handler {
 			allowed[r.path] = append(allowed[r.path], http.MethodHead)
 		}
 	}
-	for path, methods := range allowed {
+	for at, methods := range allowed {
 		allow := strings.Join(methods, ", ")
-		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+		mux.HandleFunc(at, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Allow", allow)
 			Problem{Status: http.StatusMethodNotAllowed, Detail: "this path takes " + allow}.write(w)
 		})
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		Problem{Status: http.StatusNotFound, Detail: "there is nothing at this path"}.write(w)
+	mux.HandleFunc("/", nothingHere)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// The mux would redirect to a cleaner path, in HTML.
+		if p := r.URL.EscapedPath(); path.Clean("/"+p) != p && path.Clean("/"+p)+"/" != p {
+			nothingHere(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
 	})
-	return mux
+}
+
+func nothingHere(w http.ResponseWriter, _ *http.Request) {
+	Problem{Status: http.StatusNotFound, Detail: "there is nothing at this path"}.write(w)
 }
 
 // server bounds what a client may take of our time and memory.

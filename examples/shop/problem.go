@@ -5,8 +5,9 @@ import (
 	"net/http"
 )
 
-// Problem is the body of every answer that is not a success, in the format of
-// RFC 9457 (application/problem+json).
+// Problem is the body of every answer to a request that is not a success, in the
+// format of RFC 9457 (application/problem+json). What is no request, since its
+// head is malformed or too large, net/http refuses in plain text.
 type Problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
