@@ -60,7 +60,7 @@ func (s *Store) openPools(ctx context.Context, base *pgxpool.Config, pooled bool
 	}{
 		{&s.own, ownConns, nil},
 		{&s.business, s.cfg.MaxConns, map[string]string{"idle_in_transaction_session_timeout": ms(business)}},
-		{&s.reading, s.cfg.MaxConns, map[string]string{"default_transaction_read_only": "on", "statement_timeout": ms(business), "idle_in_transaction_session_timeout": ms(business)}},
+		{&s.reading, s.cfg.MaxConns, map[string]string{"default_transaction_read_only": "on", "jit": "off", "statement_timeout": ms(business), "idle_in_transaction_session_timeout": ms(business)}},
 	} {
 		c := base.Copy()
 		c.MaxConns, c.MinConns = int32(p.conns), 0

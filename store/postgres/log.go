@@ -78,8 +78,9 @@ SELECT NULL, NULL, NULL, NULL, ` + rowNames + ` FROM `
 	pollWeighed = pollHead + `(SELECT u.*, sum(octet_length(u.payload)) OVER (ORDER BY u.id ROWS UNBOUNDED PRECEDING) - octet_length(u.payload) AS before
  FROM ` + pollRows + `) w WHERE w.before <= $6`
 
-	// A plan made for one list of holes costs more to make than to run.
-	pollSettings = `SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('statement_timeout', $1, true)`
+	// A plan made for one list of holes costs more to make than to run, and
+	// compiling a statement (JIT) more than anything here.
+	pollSettings = `SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true), set_config('statement_timeout', $1, true)`
 )
 
 // Poll implements relay.Store.

@@ -109,7 +109,8 @@ func follows(a, b *relay.Sent) bool {
 }
 
 // flushing puts into a batch what the relay wants written, in the order of the
-// flush's fields.
+// flush's fields. Of an event, the dead letter is changed before the parked
+// row, as people's acts do: in another order the two could wait for each other.
 type flushing struct {
 	b   *pgx.Batch
 	now time.Time
@@ -160,10 +161,10 @@ const endReplay = `UPDATE t_dead_letter SET state = 'REPLAYED', closed_at = $1, 
 WHERE consumer_group = '' AND event_id = $2 AND destination = $3 AND state = 'REPLAYING'`
 
 func (w *flushing) sent(s *relay.Sent) {
-	w.leave(s.From, s.ID, s.Destination)
 	if s.From == relay.FromParked {
 		w.b.Queue(endReplay, w.now, s.EventID, s.Destination)
 	}
+	w.leave(s.From, s.ID, s.Destination)
 }
 
 const addParked = `INSERT INTO t_outbox_parked (destination, aggregate_id, id, event_id, event_type, message_id, attempts, next_at, class, cause, suspect, parked_at)
@@ -202,8 +203,8 @@ ON CONFLICT (consumer_group, event_id, destination) DO UPDATE SET class = exclud
 const relayLetterDue = 24 * time.Hour
 
 func (w *flushing) die(d *relay.Death) {
-	w.b.Queue(setDead, d.Attempts, string(d.Class), clean(d.Cause), d.ID, d.Destination)
 	w.b.Queue(openRelayLetter, d.ID, d.Destination, string(d.Class), clean(d.Cause), d.Attempts, !d.Unblock, w.now, w.now.Add(relayLetterDue))
+	w.b.Queue(setDead, d.Attempts, string(d.Class), clean(d.Cause), d.ID, d.Destination)
 	if d.Unblock {
 		w.b.Queue(dropParkedRow, d.ID, d.Destination)
 	}
@@ -240,9 +241,9 @@ WHERE consumer_group = '' AND event_id = $2 AND destination = $3 AND state IN ('
 )
 
 func (w *flushing) skip(s relay.Skip) {
-	w.leave(s.From, s.ID, s.Destination)
 	w.b.Queue(passSkip, w.now, s.EventID)
 	if s.From == relay.FromParked {
 		w.b.Queue(discardLetter, w.now, s.EventID, s.Destination)
 	}
+	w.leave(s.From, s.ID, s.Destination)
 }

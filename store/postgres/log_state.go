@@ -33,7 +33,7 @@ func (s *Store) snapshot(ctx context.Context, f func(tx pgx.Tx) error) error {
 	})
 }
 
-const readSettings = `SELECT set_config('statement_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true)`
+const readSettings = `SELECT set_config('jit', 'off', true), set_config('statement_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true)`
 
 // Load implements relay.Store.
 func (l *Log) Load(ctx context.Context, lease relay.Lease) (relay.State, error) {

@@ -14,7 +14,7 @@ const (
 	// What holds for one transaction: a client that was stopped, or a lock that
 	// is not given, must not outlast the lease. The commit reaches the disk, and
 	// a synchronous standby, also where the database says otherwise.
-	writeSettings = `SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true),
+	writeSettings = `SELECT set_config('jit', 'off', true), set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true),
  set_config('idle_in_transaction_session_timeout', $3, true), set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)`
 
 	// fence fails by a division by zero for anybody but the present leader, so
