@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	modernc "modernc.org/sqlite"
 
 	"github.com/settlemq/settle/doctor"
 )
@@ -89,7 +90,7 @@ func (d *Doctor) check(ctx context.Context) ([]doctor.Finding, error) {
 	defer func() { _ = x.db.Close() }()
 	x.db.SetMaxOpenConns(1)
 	var tables int
-	if err := x.db.QueryRowContext(ctx, countTables).Scan(&tables); err != nil {
+	if err := x.db.QueryRowContext(ctx, countTables).Scan(&tables); err != nil && !corrupt(err) {
 		return nil, err
 	}
 	var all []doctor.Finding
@@ -102,8 +103,16 @@ func (d *Doctor) check(ctx context.Context) ([]doctor.Finding, error) {
 	return all, nil
 }
 
-// A file that can't answer this is no database.
+// A file that can't answer this is no database, or a damaged one.
 const countTables = `SELECT count(*) FROM sqlite_master`
+
+// codeCorrupt is SQLite's for a damaged file.
+const codeCorrupt = 11
+
+func corrupt(err error) bool {
+	var e *modernc.Error
+	return errors.As(err, &e) && e.Code()&0xff == codeCorrupt
+}
 
 // check is one thing that is looked at, and what it matters for.
 type check struct {
