@@ -38,7 +38,7 @@ func TestAnOrderOfAnArticleThatIsNeverStockedIsGivenUpByCompensation(t *testing.
 	id := OrderID("k1")
 	eventually(t, "nothing waited for any more but the services that do not run", func() bool {
 		_, body := r.get(t, "/orders/"+id)
-		return strings.Contains(body, "order.created was published, payment has not taken it yet") && strings.Contains(body, "reserving the stock was given up")
+		return strings.Contains(body, "order.created was published, payment has not taken it yet") && strings.Contains(body, `"reason":"no stock was reserved: reserving it was given up"`)
 	})
 	j, err := r.view.federation.Trail(t.Context(), id)
 	if err != nil {

@@ -35,7 +35,7 @@ func (s *inventoryService) created(ctx context.Context, tx *sql.Tx, e *settle.Ev
 
 // giveUp undoes order.created: no line is reserved.
 func (s *inventoryService) giveUp(ctx context.Context, tx *sql.Tx, e *settle.Event) error {
-	return s.begin(ctx, tx, e, lifecycle.Compensation(e.Type), "reserving the stock was given up")
+	return s.begin(ctx, tx, e, lifecycle.Compensation(e.Type), "reserving it was given up")
 }
 
 // begin makes the lines of an order known and decides what becomes of them;

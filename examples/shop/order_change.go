@@ -80,7 +80,8 @@ func (s *orderService) advance(ctx context.Context, tx *sql.Tx, id string, c cau
 	return o, event, err
 }
 
-// whyCancelled says it to the customer.
+// whyCancelled says it to the customer. What a service says stands behind words
+// that are true of whatever it says: it failed, or a person gave up on it.
 func (o orderRow) whyCancelled(c cause) string {
 	switch c.input {
 	case lifecycle.CustomerCancels:
@@ -89,9 +90,9 @@ func (o orderRow) whyCancelled(c cause) string {
 		return fmt.Sprintf("not paid within %v", time.Duration(o.payBy-o.created)*time.Microsecond)
 	}
 	why := map[string]string{
-		lifecycle.InventoryReserveFailed: "not enough stock",
-		lifecycle.RiskRejected:           "refused by risk",
-		lifecycle.PaymentFailed:          "the payment was declined",
+		lifecycle.InventoryReserveFailed: "no stock was reserved",
+		lifecycle.RiskRejected:           "not approved by risk",
+		lifecycle.PaymentFailed:          "the payment failed",
 		lifecycle.FulfilmentFailed:       "could not be shipped",
 	}[c.input]
 	if c.reason == "" {

@@ -227,7 +227,7 @@ func TestBothOrdersOfARaceEndAsTheyMust(t *testing.T) {
 		pays, cancels        = lifecycle.CustomerPays, lifecycle.CustomerCancels
 		shipped, notShipped  = lifecycle.FulfilmentShipped, lifecycle.FulfilmentFailed
 		customer, late       = "cancelled by the customer", "not paid within 15m0s"
-		stock, money, parcel = "not enough stock: for a test", "the payment was declined: for a test", "could not be shipped: for a test"
+		stock, money, parcel = "no stock was reserved: for a test", "the payment failed: for a test", "could not be shipped: for a test"
 	)
 	s := ordersIn(t)
 	for i, c := range []struct {
@@ -301,18 +301,18 @@ func TestEveryEventTellsWhetherItsCustomerWantsToPay(t *testing.T) {
 func TestACancelledOrderSaysWhy(t *testing.T) {
 	s := ordersIn(t)
 	for input, want := range map[string]string{
-		lifecycle.InventoryReserveFailed: "not enough stock: for a test",
-		lifecycle.RiskRejected:           "refused by risk: for a test",
+		lifecycle.InventoryReserveFailed: "no stock was reserved: for a test",
+		lifecycle.RiskRejected:           "not approved by risk: for a test",
 		lifecycle.OrderPaymentDue:        "not paid within 15m0s",
 		lifecycle.CustomerCancels:        "cancelled by the customer",
-		lifecycle.PaymentFailed:          "the payment was declined: for a test",
+		lifecycle.PaymentFailed:          "the payment failed: for a test",
 		lifecycle.FulfilmentFailed:       "could not be shipped: for a test",
 	} {
 		if got := tell(t, s, input, PayNow, input); got.Reason != want || got.last().Reason != want {
 			t.Errorf("%s: %q, and the event says %q; want %q", input, got.Reason, got.last().Reason, want)
 		}
 	}
-	if why := (orderRow{}).whyCancelled(cause{input: lifecycle.RiskRejected}); why != "refused by risk" {
+	if why := (orderRow{}).whyCancelled(cause{input: lifecycle.RiskRejected}); why != "not approved by risk" {
 		t.Errorf("without a reason: %q", why)
 	}
 	if why := (orderRow{}).whyCancelled(cause{input: lifecycle.PaymentFailed, reason: strings.Repeat("ä", 5000)}); len(why) > 1000 {

@@ -140,7 +140,7 @@ func TestAReviewReleasesAnOrderOrEndsIt(t *testing.T) {
 	r := stocked(t, nil)
 	low, high := r.buys(t, "low", "c", 600_00, PayNow), r.buys(t, "high", "c", 1_500_00, PayNow)
 	r.becomes(t, low, lifecycle.Completed, "")
-	if o := r.becomes(t, high, lifecycle.Cancelled, ""); !strings.HasPrefix(o.Reason, "refused by risk: ") {
+	if o := r.becomes(t, high, lifecycle.Cancelled, ""); !strings.HasPrefix(o.Reason, "not approved by risk: ") {
 		t.Errorf("reason %q", o.Reason)
 	}
 	r.levels(t)
@@ -149,7 +149,7 @@ func TestAReviewReleasesAnOrderOrEndsIt(t *testing.T) {
 func TestADeclinedPaymentEndsTheOrder(t *testing.T) {
 	r := stocked(t, nil)
 	id := r.buys(t, "k", "declined-1", 2500, PayNow)
-	if o := r.becomes(t, id, lifecycle.Cancelled, ""); !strings.HasPrefix(o.Reason, "the payment was declined: ") {
+	if o := r.becomes(t, id, lifecycle.Cancelled, ""); !strings.HasPrefix(o.Reason, "the payment failed: ") {
 		t.Errorf("reason %q", o.Reason)
 	}
 	r.levels(t)

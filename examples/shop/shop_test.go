@@ -116,8 +116,9 @@ func (r *running) ledgers(t *testing.T) map[string]outside.Sum {
 	return all
 }
 
-func TestRealOrdersAreAllSettledByAShopInOneProcess(t *testing.T) {
-	dir := t.TempDir()
+func TestRealOrdersAreAllSettledByAShopInOneProcess(t *testing.T) { onEachDatabase(t, testRealOrdersAreAllSettledByAShopInOneProcess) }
+
+func testRealOrdersAreAllSettledByAShopInOneProcess(t *testing.T, dir string) {
 	feed, err := SampleFeed()
 	if err != nil {
 		t.Fatal(err)
@@ -175,8 +176,9 @@ func TestRealOrdersAreAllSettledByAShopInOneProcess(t *testing.T) {
 	}
 }
 
-func TestAShopGoesOnWhereTheLastOneEnded(t *testing.T) {
-	dir := t.TempDir()
+func TestAShopGoesOnWhereTheLastOneEnded(t *testing.T) { onEachDatabase(t, testAShopGoesOnWhereTheLastOneEnded) }
+
+func testAShopGoesOnWhereTheLastOneEnded(t *testing.T, dir string) {
 	if err := Stock(t.Context(), dir, Level{"a", 100}); err != nil {
 		t.Fatal(err)
 	}
@@ -198,8 +200,9 @@ func TestAShopGoesOnWhereTheLastOneEnded(t *testing.T) {
 	}
 }
 
-func TestOneOfAHundredBuyersGetsTheLastPiece(t *testing.T) {
-	dir := t.TempDir()
+func TestOneOfAHundredBuyersGetsTheLastPiece(t *testing.T) { onEachDatabase(t, testOneOfAHundredBuyersGetsTheLastPiece) }
+
+func testOneOfAHundredBuyersGetsTheLastPiece(t *testing.T, dir string) {
 	if err := Stock(t.Context(), dir, Level{"last", 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -214,13 +217,14 @@ func TestOneOfAHundredBuyersGetsTheLastPiece(t *testing.T) {
 	if bad := number(t, r.view.services.named("inventory").db.Reader, wrongStock); bad != 0 {
 		t.Error("the stock is wrong")
 	}
-	if n := number(t, r.view.orders.db.Reader, `SELECT COUNT(*) FROM t_order WHERE status = 'CANCELLED' AND reason = 'not enough stock: 1 of last asked for, 0 available'`); n != 99 {
+	if n := number(t, r.view.orders.db.Reader, `SELECT COUNT(*) FROM t_order WHERE status = 'CANCELLED' AND reason = 'no stock was reserved: 1 of last asked for, 0 available'`); n != 99 {
 		t.Errorf("%d cancelled orders say why", n)
 	}
 }
 
-func TestAnUnknownArticleBecomesADeadLetterThatStockAndReplayRepair(t *testing.T) {
-	dir := t.TempDir()
+func TestAnUnknownArticleBecomesADeadLetterThatStockAndReplayRepair(t *testing.T) { onEachDatabase(t, testAnUnknownArticleBecomesADeadLetterThatStockAndReplayRepair) }
+
+func testAnUnknownArticleBecomesADeadLetterThatStockAndReplayRepair(t *testing.T, dir string) {
 	r := start(t, memoryShop, testConfig(dir))
 	r.place(t, "k1", Item{"new", 1})
 	store, _ := r.view.federation.Store("inventory")
