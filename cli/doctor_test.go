@@ -1,0 +1,106 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/settlemq/settle/cli"
+	"github.com/settlemq/settle/doctor"
+)
+
+func migrated(t *testing.T) (at, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "order.db")
+	at = (&url.URL{Scheme: "sqlite", Path: path}).String()
+	must(t, cli.ExitOK, "migrate", "--db", at)
+	if _, out, _ := run(t, "doctor", "--db", at); strings.Contains(out, "bad   file_system: memory") {
+		t.Skip("SKIPPED: the folder for temporary files is kept in memory, which is bad; set TMPDIR to a disk")
+	}
+	return at, path
+}
+
+func TestDoctorSaysWhatIsSoundWhatIsBadAndWhatMendsIt(t *testing.T) {
+	at, path := migrated(t)
+	if out := must(t, cli.ExitOK, "doctor", "--db", at); !strings.Contains(out, "ok    integrity: ok\n") || strings.Contains(out, "why:") || strings.Contains(out, "bad ") {
+		t.Errorf("of a sound file it says\n%s", out)
+	}
+	if out := must(t, cli.ExitOK, "doctor", "--db", at, "--why"); strings.Count(out, "why:") < 10 {
+		t.Errorf("with --why it says\n%s", out)
+	}
+	execFile(t, path, "DROP INDEX i_outbox_trace")
+	for _, want := range []string{"bad   tables: index i_outbox_trace is missing\n", "      why: a table", "      fix: CREATE INDEX i_outbox_trace ON t_outbox_event (trace_id)", "--lax"} {
+		if out := must(t, cli.ExitFinding, "doctor", "--db", at); !strings.Contains(out, want) {
+			t.Errorf("it does not say %q\n%s", want, out)
+		}
+	}
+	must(t, cli.ExitOK, "doctor", "--db", at, "--lax")
+	code, out, _ := run(t, "doctor", "--db", at, "--json")
+	var list []doctor.Finding
+	if err := json.Unmarshal([]byte(out), &list); err != nil || code != cli.ExitFinding || doctor.Worst(list) != doctor.Bad {
+		t.Errorf("exit %d, %v\n%s", code, err, out)
+	}
+}
+
+func TestDoctorLooksAtEverySourceAlsoBehindOneThatIsNotThere(t *testing.T) {
+	at, _ := migrated(t)
+	config := filepath.Join(t.TempDir(), "settle.yml")
+	text := "sources:\n  a:\n    db: sqlite:///no/such/file.db\n    broker: \"nats://s3cret@127.0.0.1:1\"\n  b:\n    db: " + at + "\n    broker: \"nats://s3cret@127.0.0.1:1\"\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := run(t, "doctor", "-c", config)
+	if code != cli.ExitUnreachable || !strings.Contains(errs, "a: open database /no/such/file.db: the file does not exist") || !strings.Contains(out, "ok    b integrity: ok") {
+		t.Errorf("exit %d\n%s%s", code, out, errs)
+	}
+	code, out, _ = run(t, "doctor", "-c", config, "--json")
+	if code != cli.ExitUnreachable || !strings.Contains(out, `"source": "b"`) || strings.Contains(out, `"source": "a"`) {
+		t.Errorf("exit %d\n%s", code, out)
+	}
+}
+
+func TestDoctorTellsWrongUsageFromWhatCanNotBeReachedAndShowsNoPassword(t *testing.T) {
+	for _, c := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{cli.ExitUsage, "name a database with --db", nil},
+		{cli.ExitUsage, `unknown scheme "mysqll"`, []string{"--db", "mysqll://u:canary@h/d"}},
+		{cli.ExitUsage, "takes no argument", []string{"x"}},
+		{cli.ExitUsage, "can't be read", []string{"--db", "postgres://u:canary%@h/d"}},
+		{cli.ExitUnreachable, "nothing listens there", []string{"--db", "postgres://u:canary@127.0.0.1:1/d"}},
+		{cli.ExitUnreachable, "nothing listens there", []string{"--db", "postgres://u@127.0.0.1:1/d?password=canary"}},
+		{cli.ExitUnreachable, "can't be resolved", []string{"--db", "postgres://u:canary@host.invalid/d", "--json"}},
+		{cli.ExitUnreachable, "does not exist", []string{"--db", "sqlite:///no/such/file.db"}},
+	} {
+		code, out, errs := run(t, append([]string{"doctor"}, c.args...)...)
+		if code != c.code || !strings.Contains(errs, c.says) || strings.Contains(out+errs, "canary") {
+			t.Errorf("doctor %v: exit %d\n%s%s", c.args, code, out, errs)
+		}
+	}
+}
+
+func TestDoctorExaminesPostgreSQL(t *testing.T) {
+	at := postgresSchema(t)
+	if out := must(t, cli.ExitFinding, "doctor", "--db", at); !strings.Contains(out, "bad   schema: there is no schema test_") || !strings.Contains(out, "settle migrate") {
+		t.Errorf("before it says\n%s", out)
+	}
+	must(t, cli.ExitOK, "migrate", "--db", at)
+	if out := must(t, cli.ExitOK, "doctor", "--db", at); !strings.Contains(out, "ok    schema: version") {
+		t.Errorf("it says\n%s", out)
+	}
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := u.User.Password()
+	u.User = url.UserPassword("postgres", password+"wrong")
+	code, out, errs := run(t, "doctor", "--db", u.String())
+	if code != cli.ExitUnreachable || !strings.Contains(errs, "password authentication failed") || strings.Contains(out+errs, password) || strings.Count(errs, "\n") != 1 {
+		t.Errorf("exit %d\n%s%s", code, out, errs)
+	}
+}
