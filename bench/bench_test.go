@@ -185,6 +185,27 @@ func TestTablesShowFigures(t *testing.T) {
 	}
 }
 
+func TestADocumentKeepsWhatPeopleHaveWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "benchmarks.md")
+	r := report{Relays: []relayRow{{Name: rawName, Title: "raw limit", Rate: 123456}}}
+	if err := r.write(path); err != nil {
+		t.Fatal(err)
+	}
+	first, _ := os.ReadFile(path)
+	remarks := kept + "\nThe raw limit is no relay.\n"
+	if err := os.WriteFile(path, append(first, remarks...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.Relays[0].Rate = 654321
+	if err := r.write(path); err != nil {
+		t.Fatal(err)
+	}
+	second, _ := os.ReadFile(path)
+	if s := string(second); !strings.HasSuffix(s, remarks) || !strings.Contains(s, "654,321") || strings.Contains(s, "123,456") || strings.Count(s, kept) != 1 {
+		t.Errorf("the document became:\n%s", s)
+	}
+}
+
 func TestThePasswordIsNotInTheDocument(t *testing.T) {
 	for _, args := range [][]string{{"--db", "postgres://u:secret@h/d", "--rounds", "1"}, {"-db=postgres://u:secret@h/d", "--rounds", "1"}} {
 		if got := command(args); got != "go run -C bench . --rounds 1" {

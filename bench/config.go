@@ -17,6 +17,7 @@ type config struct {
 	rate     int
 	seconds  int
 	only     *regexp.Regexp
+	scene    *regexp.Regexp
 	jsonPath string
 	document string
 }
@@ -34,15 +35,16 @@ of commits ask for it. Nothing else should use the server, or its work is counte
 
 func parse(args []string, out io.Writer) (config, error) {
 	var c config
-	var only string
+	var only, scene string
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(out)
 	f.StringVar(&c.db, "db", os.Getenv("SETTLE_TEST_POSTGRES"), "`URL` of the server; by default what SETTLE_TEST_POSTGRES holds")
-	f.IntVar(&c.events, "events", 50_000, "`number` of events in a backlog; slow ways get a part of it")
+	f.IntVar(&c.events, "events", 100_000, "`number` of events in a backlog; the scenes have half of it, slow ways a part")
 	f.IntVar(&c.rounds, "rounds", 3, "`number` of rounds; figures are medians")
 	f.IntVar(&c.rate, "rate", 2000, "events per `second` in the steady state")
 	f.IntVar(&c.seconds, "seconds", 4, "`seconds` of steady state")
 	f.StringVar(&only, "only", "", "measure only ways whose name the `pattern` matches; the raw limit is always measured")
+	f.StringVar(&scene, "scene", "", "measure only scenes whose name the `pattern` matches: "+strings.Join(sceneNames, ", "))
 	f.StringVar(&c.jsonPath, "json", "", "write the report as JSON to a `file`, - for standard output in place of the tables")
 	f.StringVar(&c.document, "write", "", "write the tables as Markdown to a `file`")
 	f.Usage = func() {
@@ -62,6 +64,9 @@ func parse(args []string, out io.Writer) (config, error) {
 		err = errors.New("want at least 1,000 events, one round, one event per second, one second")
 	default:
 		c.only, err = regexp.Compile(only)
+		if err == nil {
+			c.scene, err = regexp.Compile(scene)
+		}
 	}
 	return c, err
 }

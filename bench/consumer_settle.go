@@ -17,7 +17,7 @@ import (
 // settleEach is Settle's consumer with its default config and a handler that
 // makes the effect of one event: what a business writes first.
 func settleEach() applier {
-	return applier{name: "settle", title: "Settle, a handler per event", create: createInbox, apply: func(ctx context.Context, url string, d delivery) error {
+	return applier{name: "settle", title: "Settle, a handler per event", create: createInbox, share: 5, apply: func(ctx context.Context, url string, d delivery) error {
 		return applySettle(ctx, url, d, func(c *consumer.Consumer[*sql.Tx]) {
 			c.Handle(eventType, func(ctx context.Context, tx *sql.Tx, e *settle.Event) error {
 				_, err := tx.ExecContext(ctx, addOne, e.AggregateID)
@@ -29,7 +29,7 @@ func settleEach() applier {
 
 // settleBatch has a handler that takes many events of one type at once.
 func settleBatch() applier {
-	return applier{name: "settle-batch", title: "Settle, a handler per batch", create: createInbox, apply: func(ctx context.Context, url string, d delivery) error {
+	return applier{name: "settle-batch", title: "Settle, a handler per batch", create: createInbox, share: 2, apply: func(ctx context.Context, url string, d delivery) error {
 		return applySettle(ctx, url, d, func(c *consumer.Consumer[*sql.Tx]) {
 			c.HandleBatch(eventType, func(ctx context.Context, tx *sql.Tx, events []*settle.Event) error {
 				keys := make([]string, len(events))

@@ -12,7 +12,7 @@ import (
 // message, in which the message id is recorded first and the effect follows if
 // it was new. One connection, so that the order of a key holds.
 func single() applier {
-	return applier{name: "single", title: "one transaction per message", create: scripted(consumeLog), apply: applySingle, share: 10}
+	return applier{name: "single", title: "one transaction per message", create: scripted(consumeLog), apply: applySingle, share: 40}
 }
 
 const recordOne = `INSERT INTO consume_log (consumer_group, event_id, event_type) VALUES ('bench', $1, $2) ON CONFLICT DO NOTHING`

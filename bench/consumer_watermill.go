@@ -14,7 +14,7 @@ import (
 // costs nothing and ends with the process. The default key, Adler-32 of the
 // payload, takes different messages for the same; here it is the message's id.
 func watermillDeduplicator() applier {
-	return applier{name: "watermill", title: "Watermill deduplicator (in memory), transaction per message", apply: applyWatermill, share: 10}
+	return applier{name: "watermill", title: "Watermill deduplicator (in memory), transaction per message", apply: applyWatermill, share: 40}
 }
 
 func applyWatermill(ctx context.Context, url string, d delivery) error {

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 )
 
@@ -23,7 +25,11 @@ database of its own; a null sink takes what it publishes and counts.
 %s` + "```" + `
 `
 
-// write writes the report as a document.
+// kept is where the part of the document begins that people have written.
+const kept = "\n## Reading the figures\n"
+
+// write writes the report as a document. What people have written at its end
+// stays.
 func (r *report) write(path string) error {
 	var drawing bytes.Buffer
 	top := 0.0
@@ -39,6 +45,14 @@ func (r *report) write(path string) error {
 		if err := t.markdown(&b); err != nil {
 			return err
 		}
+	}
+	old, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, remarks, found := bytes.Cut(old, []byte(kept)); found {
+		b.WriteString(kept)
+		b.Write(remarks)
 	}
 	return os.WriteFile(path, b.Bytes(), 0o644)
 }

@@ -11,7 +11,7 @@ import (
 type layout struct {
 	// create makes the tables, given a connection to an empty database and its URL.
 	create func(ctx context.Context, conn *pgx.Conn, url string) error
-	// fill inserts the events of one transaction, inside fillScript.
+	// fill inserts events of numbers n, that fillScript gives it.
 	fill string
 	// insert stores one event: $1 its id, $2 its key, $3 its payload as text.
 	insert string
@@ -52,7 +52,7 @@ CREATE TABLE t_outbox_event (
   payload        bytea       NOT NULL
 );
 CREATE TABLE checkpoint (seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, cursor bigint NOT NULL)`),
-	fill:   insertLog + `SELECT bench_id(n), '` + eventType + `', 'order', bench_key(n), clock_timestamp(), convert_to(bench_payload(n, n % large = large - 1), 'UTF8')` + filled,
+	fill:   insertLog + `SELECT bench_id(n), '` + eventType + `', 'order', bench_key(n), clock_timestamp(), convert_to(bench_payload(n, n % large = large - 1), 'UTF8')`,
 	insert: insertLog + `VALUES ($1, '` + eventType + `', 'order', $2, clock_timestamp(), convert_to($3, 'UTF8'))`,
 	table:  "t_outbox_event",
 }
@@ -79,15 +79,12 @@ CREATE TABLE t_outbox_event (
   updated_at      timestamptz  NOT NULL DEFAULT CURRENT_TIMESTAMP
 );
 CREATE INDEX i_outbox_pending ON t_outbox_event (id) WHERE status = 'PENDING'`),
-	fill:   insertQueue + `SELECT bench_id(n), 'order', bench_key(n), '` + eventType + `', bench_payload(n, n % large = large - 1)` + filled,
+	fill:   insertQueue + `SELECT bench_id(n), 'order', bench_key(n), '` + eventType + `', bench_payload(n, n % large = large - 1)`,
 	insert: insertQueue + `VALUES ($1, 'order', $2, '` + eventType + `', $3)`,
 	table:  "t_outbox_event",
 }
 
 const insertQueue = `INSERT INTO t_outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload) `
-
-// filled are the numbers of one transaction of fillScript.
-const filled = ` FROM generate_series(lo, least(lo + per, hi) - 1) n`
 
 // fillScript stores events lo to hi - 1, so many a transaction; one of every
 // largeEvery is large, none when it is 0.
@@ -95,10 +92,14 @@ func (l layout) fillScript(lo, hi, per, largeEvery int) string {
 	if largeEvery == 0 {
 		largeEvery = hi + 1
 	}
+	from := `generate_series(lo, least(lo + per, hi) - 1) AS g(n)`
+	if per == 1 {
+		from = `(SELECT lo) AS g(n)` // five times as fast
+	}
 	return fmt.Sprintf(`DO $fill$ DECLARE lo bigint := %d; hi bigint := %d; per bigint := %d; large bigint := %d; BEGIN
  WHILE lo < hi LOOP
-  %s;
+  %s FROM %s;
   COMMIT;
   lo := lo + per;
- END LOOP; END $fill$`, lo, hi, per, largeEvery, l.fill)
+ END LOOP; END $fill$`, lo, hi, per, largeEvery, l.fill, from)
 }

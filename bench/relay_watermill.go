@@ -45,7 +45,7 @@ var watermillLayout = layout{
 		}
 		return errors.Join(sub.SubscribeInitialize(watermillTopic), sub.SubscribeInitialize(watermillPoison), sub.Close())
 	},
-	fill:   insertWatermill + `SELECT bench_id(n), bench_payload(n, n % large = large - 1)::json, ` + watermillMetadata + `, pg_current_xact_id()` + filled,
+	fill:   insertWatermill + `SELECT bench_id(n), bench_payload(n, n % large = large - 1)::json, ` + watermillMetadata + `, pg_current_xact_id()`,
 	insert: insertWatermill + `SELECT $1, $3::text::json, json_build_object('event_type', '` + eventType + `', 'aggregate_type', 'order', 'aggregate_id', $2::text), pg_current_xact_id()`,
 	table:  "watermill_events",
 }

@@ -55,6 +55,7 @@ type relayRow struct {
 	P999       float64 `json:"p999_ms"`
 	SteadyLost int     `json:"steady_lost"`
 	// Twice is how many events were published again after a SIGKILL.
+	Killed   bool   `json:"killed"`
 	Twice    int    `json:"sent_twice_after_sigkill"`
 	Poisoned figure `json:"poisoned_key"`
 	Idle     figure `json:"idle_write_transaction"`

@@ -1,9 +1,26 @@
 package main
 
-// scene is a trial of every contender, once a round.
+// Names of scenes.
+const (
+	sceneDrain    = "drain"
+	sceneBatched  = "batched"
+	scenePoisoned = "poisoned"
+	sceneIdle     = "idle"
+	sceneXmin     = "xmin"
+	sceneLarge    = "large"
+	sceneKill     = "kill"
+	sceneSteady   = "steady"
+	sceneConsumer = "consumer"
+	sceneProducer = "producer"
+)
+
+var sceneNames = []string{sceneDrain, sceneBatched, scenePoisoned, sceneIdle, sceneXmin, sceneLarge, sceneKill, sceneSteady, sceneConsumer, sceneProducer}
+
+// scene is a trial of every contender, in each round or only in the first.
 type scene struct {
 	name  string
 	trial func(contender) trial
+	once  bool
 	seen  map[string][]outcome
 }
 
@@ -45,22 +62,22 @@ func (b *bench) drain(c contender) trial {
 	return b.backlog(c, b.cfg.events/max(1, c.share))
 }
 
-// batched is a backlog stored 100 events a transaction, and what the scenes
-// change in one thing.
+// batched is half as large a backlog, stored 100 events a transaction, and what
+// the scenes change in one thing.
 func (b *bench) batched(c contender) trial {
-	t := b.drain(c)
+	t := b.backlog(c, b.cfg.events/2/max(1, c.share))
 	t.perTransaction = 100
 	return t
 }
 
-// rounds are the scenes of a round, in this order: drain, batched, poisoned key,
-// idle transaction, xmin held, large rows, kill.
-func (b *bench) rounds() []*scene {
-	if b.made != nil {
-		return b.made
-	}
+// prepare lists the scenes of a round.
+func (b *bench) prepare() {
 	add := func(name string, of func(contender) trial) {
-		b.made = append(b.made, &scene{name: name, trial: of, seen: map[string][]outcome{}})
+		s := &scene{name: name, trial: of, once: name == sceneLarge || name == sceneKill, seen: map[string][]outcome{}}
+		b.scenes[name] = s
+		if b.cfg.scene.MatchString(name) {
+			b.round = append(b.round, s)
+		}
 	}
 	changed := func(change func(*trial)) func(contender) trial {
 		return func(c contender) trial {
@@ -69,44 +86,49 @@ func (b *bench) rounds() []*scene {
 			return t
 		}
 	}
-	add("drain", b.drain)
-	add("drain, 100 a commit", b.batched)
-	add("poisoned key", func(c contender) trial {
+	add(sceneDrain, b.drain)
+	add(sceneBatched, b.batched)
+	add(scenePoisoned, func(c contender) trial {
 		if c.name == rawName {
 			return trial{} // it knows no refusal
 		}
 		return changed(func(t *trial) { t.poisoned = true })(c)
 	})
-	add("idle transaction", changed(func(t *trial) { t.hold = holdWrite }))
-	add("xmin held", changed(func(t *trial) { t.hold = holdSnapshot }))
-	add("256 KB rows", func(c contender) trial {
+	add(sceneIdle, changed(func(t *trial) { t.hold = holdWrite }))
+	add(sceneXmin, changed(func(t *trial) { t.hold = holdSnapshot }))
+	add(sceneLarge, func(c contender) trial {
 		t := b.backlog(c, b.cfg.events/20)
 		t.perTransaction, t.largeEvery = 10, 10
 		return t
 	})
-	add("SIGKILL", changed(func(t *trial) { t.kill = true }))
-	return b.made
+	add(sceneKill, changed(func(t *trial) { t.kill = true }))
 }
 
 // summarise fills in what the rounds have shown. WAL is the least of them: what
 // else goes on at the server can only add to it.
 func (b *bench) summarise() {
-	s := b.rounds()
+	plain := b.scenes[sceneDrain]
 	for i := range b.report.Relays {
 		row := &b.report.Relays[i]
 		n := row.Name
-		row.Rate, row.Batched = s[0].rate(n), s[1].rate(n)
-		row.RatioToRaw = row.Rate / s[0].rate(rawName)
-		row.RelayCPU = s[0].middle(n, func(o outcome) float64 { return o.RelayCPU })
-		row.ServerCPU = s[0].middle(n, func(o outcome) float64 { return o.ServerCPU })
-		row.DeadEvents = s[0].middle(n, func(o outcome) float64 { return o.DeadEvents })
-		row.Dead = s[0].middle(n, func(o outcome) float64 { return o.Dead })
-		row.WAL = s[0].seen[n][0].WAL
-		for _, o := range s[0].seen[n] {
-			row.WAL = min(row.WAL, o.WAL)
+		row.Rate, row.Batched = plain.rate(n), b.scenes[sceneBatched].rate(n)
+		if raw := plain.rate(rawName); raw > 0 {
+			row.RatioToRaw = row.Rate / raw
 		}
-		row.Poisoned, row.Idle, row.Xmin = s[2].figure(n, row.Batched), s[3].figure(n, row.Batched), s[4].figure(n, row.Batched)
-		row.Large = s[5].figure(n, 0)
-		row.Twice = int(s[6].middle(n, func(o outcome) float64 { return float64(o.Twice) }))
+		row.RelayCPU = plain.middle(n, func(o outcome) float64 { return o.RelayCPU })
+		row.ServerCPU = plain.middle(n, func(o outcome) float64 { return o.ServerCPU })
+		row.DeadEvents = plain.middle(n, func(o outcome) float64 { return o.DeadEvents })
+		row.Dead = plain.middle(n, func(o outcome) float64 { return o.Dead })
+		for j, o := range plain.seen[n] {
+			if j == 0 || o.WAL < row.WAL {
+				row.WAL = o.WAL
+			}
+		}
+		row.Poisoned = b.scenes[scenePoisoned].figure(n, row.Batched)
+		row.Idle = b.scenes[sceneIdle].figure(n, row.Batched)
+		row.Xmin = b.scenes[sceneXmin].figure(n, row.Batched)
+		row.Large = b.scenes[sceneLarge].figure(n, 0)
+		row.Killed = len(b.scenes[sceneKill].seen[n]) > 0
+		row.Twice = int(b.scenes[sceneKill].middle(n, func(o outcome) float64 { return float64(o.Twice) }))
 	}
 }

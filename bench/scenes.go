@@ -14,7 +14,9 @@ type bench struct {
 	dir    string
 	said   io.Writer
 	report report
-	made   []*scene
+	// scenes by name, and those of a round in their order.
+	scenes map[string]*scene
+	round  []*scene
 }
 
 // backlog is a trial of about so many events. All counts are of whole thousands,
@@ -30,8 +32,13 @@ func (b *bench) all(ctx context.Context) error {
 			b.report.Relays = append(b.report.Relays, relayRow{Name: c.name, Title: c.title, Events: b.drain(c).events})
 		}
 	}
+	b.scenes = map[string]*scene{}
+	b.prepare()
 	for round := range b.cfg.rounds {
-		for _, s := range b.rounds() {
+		for _, s := range b.round {
+			if s.once && round > 0 {
+				continue
+			}
 			name := fmt.Sprintf("%d/%d %s", round+1, b.cfg.rounds, s.name)
 			if err := b.each(ctx, name, round, s.trial, func(row *relayRow, o outcome) { s.keep(row.Name, o) }); err != nil {
 				return err
@@ -39,8 +46,14 @@ func (b *bench) all(ctx context.Context) error {
 		}
 	}
 	b.summarise()
-	for _, step := range []func(context.Context) error{b.steady, b.consumers, b.producers} {
-		if err := step(ctx); err != nil {
+	for _, s := range []struct {
+		name string
+		run  func(context.Context) error
+	}{{sceneSteady, b.steady}, {sceneConsumer, b.consumers}, {sceneProducer, b.producers}} {
+		if !b.cfg.scene.MatchString(s.name) {
+			continue
+		}
+		if err := s.run(ctx); err != nil {
 			return err
 		}
 	}
@@ -135,7 +148,7 @@ func (b *bench) producers(ctx context.Context) error {
 	rates := map[string][]float64{}
 	for range b.cfg.rounds {
 		for _, p := range producerKinds() {
-			rate, err := p.produce(ctx, b.server, b.cfg.events/10)
+			rate, err := p.produce(ctx, b.server, max(1000, b.cfg.events/20))
 			if err != nil {
 				return fmt.Errorf("producer %s: %w", p.name, err)
 			}

@@ -1,10 +1,26 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
-// tables are the report as people read it.
+// tables are the report as people read it; those of scenes that were not
+// measured are left out.
 func (r *report) tables() []table {
-	all := []table{r.drainTable(), r.costTable(), r.steadyTable(), r.sceneTable()}
+	var all []table
+	measured := func(of func(relayRow) bool) bool { return slices.ContainsFunc(r.Relays, of) }
+	if measured(func(row relayRow) bool { return row.Rate > 0 }) {
+		all = append(all, r.drainTable(), r.costTable())
+	}
+	if measured(func(row relayRow) bool { return row.P50 > 0 || row.Killed }) {
+		all = append(all, r.steadyTable())
+	}
+	if measured(func(row relayRow) bool {
+		return row.Idle.Measured || row.Xmin.Measured || row.Poisoned.Measured || row.Large.Measured
+	}) {
+		all = append(all, r.sceneTable())
+	}
 	if len(r.Consumers) > 0 {
 		all = append(all, r.consumerTable())
 	}
@@ -42,7 +58,14 @@ func (r *report) steadyTable() table {
 		head: []string{"", "p50", "p99", "p99.9", "lost", "sent twice after SIGKILL"},
 		note: "Lost: published never, by a relay that was not killed. SIGKILL comes at half way of a backlog, at full speed: what is sent twice is the batch in hand."}
 	for _, row := range r.Relays {
-		t.add(row.Title, fmt.Sprintf("%.1f", row.P50), fmt.Sprintf("%.1f", row.P99), fmt.Sprintf("%.1f", row.P999), fmt.Sprint(row.SteadyLost), fmt.Sprint(row.Twice))
+		cells := []string{row.Title, "–", "–", "–", "–", "–"}
+		if row.P999 > 0 {
+			cells = []string{row.Title, fmt.Sprintf("%.1f", row.P50), fmt.Sprintf("%.1f", row.P99), fmt.Sprintf("%.1f", row.P999), fmt.Sprint(row.SteadyLost), "–"}
+		}
+		if row.Killed {
+			cells[5] = fmt.Sprint(row.Twice)
+		}
+		t.add(cells...)
 	}
 	return t
 }

@@ -129,7 +129,8 @@ func (t trial) run(ctx context.Context, s *server, dir string) (out outcome, err
 	if out.Stopped = errors.Is(err, errStopped); err != nil && !out.Stopped {
 		return out, err
 	}
-	return out, st.collect(ctx, p, release, before, &out)
+	err = st.collect(ctx, p, release, before, &out)
+	return out, err
 }
 
 // expected is how many events are to be published while a transaction is held.
