@@ -79,9 +79,8 @@ func (s *inventoryService) handle(t testing.TB, e *settle.Event) error {
 	return inTx(t.Context(), s.db, func(tx *sql.Tx) error { return handled(t.Context(), s, tx, e, false) })
 }
 
-func TestTheTableRefusesStockBelowZero(t *testing.T) { onEachDatabase(t, testTheTableRefusesStockBelowZero) }
-
-func testTheTableRefusesStockBelowZero(t *testing.T, dir string) {
+func TestTheTableRefusesStockBelowZero(t *testing.T) {
+	dir := t.TempDir()
 	s := inventoryIn(t, dir)
 	if err := Stock(t.Context(), dir, Level{"a", 1}); err != nil {
 		t.Fatal(err)
@@ -99,15 +98,14 @@ func testTheTableRefusesStockBelowZero(t *testing.T, dir string) {
 		err := inTx(t.Context(), s.db, func(tx *sql.Tx) error {
 			return s.move(t.Context(), tx, instance{orderID: "o1", event: &settle.Event{ID: "e"}}, m)
 		})
-		if err == nil || !strings.Contains(strings.ToUpper(err.Error()), "CHECK") {
+		if err == nil || !strings.Contains(err.Error(), "CHECK") {
 			t.Errorf("%+v: got %v", m, err)
 		}
 	}
 }
 
-func TestAllLinesAreReservedOrNone(t *testing.T) { onEachDatabase(t, testAllLinesAreReservedOrNone) }
-
-func testAllLinesAreReservedOrNone(t *testing.T, dir string) {
+func TestAllLinesAreReservedOrNone(t *testing.T) {
+	dir := t.TempDir()
 	s := inventoryIn(t, dir)
 	if err := Stock(t.Context(), dir, Level{"a", 5}, Level{"b", 1}); err != nil {
 		t.Fatal(err)
@@ -130,9 +128,8 @@ func testAllLinesAreReservedOrNone(t *testing.T, dir string) {
 	}
 }
 
-func TestAnUnknownArticleIsAnErrorUntilItIsStocked(t *testing.T) { onEachDatabase(t, testAnUnknownArticleIsAnErrorUntilItIsStocked) }
-
-func testAnUnknownArticleIsAnErrorUntilItIsStocked(t *testing.T, dir string) {
+func TestAnUnknownArticleIsAnErrorUntilItIsStocked(t *testing.T) {
+	dir := t.TempDir()
 	s := inventoryIn(t, dir)
 	e := createdEvent(t, "o1", Item{"new", 1})
 	err := s.handle(t, e)
@@ -150,9 +147,8 @@ func testAnUnknownArticleIsAnErrorUntilItIsStocked(t *testing.T, dir string) {
 	}
 }
 
-func TestStockingAgainChangesNothingAndMoreRaises(t *testing.T) { onEachDatabase(t, testStockingAgainChangesNothingAndMoreRaises) }
-
-func testStockingAgainChangesNothingAndMoreRaises(t *testing.T, dir string) {
+func TestStockingAgainChangesNothingAndMoreRaises(t *testing.T) {
+	dir := t.TempDir()
 	s := inventoryIn(t, dir)
 	for _, c := range []struct{ level, want int64 }{{5, 5}, {5, 5}, {3, 5}, {8, 8}} {
 		if err := Stock(t.Context(), dir, Level{"a", c.level}); err != nil {

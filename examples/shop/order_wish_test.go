@@ -95,10 +95,8 @@ func TestAnOrderThatIsPaidAtOnceNeedsNoAsking(t *testing.T) {
 	}
 }
 
-func TestManyWishesAtOnceTakeEffectOnce(t *testing.T) { onEachDatabase(t, testManyWishesAtOnceTakeEffectOnce) }
-
-func testManyWishesAtOnceTakeEffectOnce(t *testing.T, dir string) {
-	e := newEntryIn(t, dir, 200, 16, entryTimeouts{})
+func TestManyWishesAtOnceTakeEffectOnce(t *testing.T) {
+	e := newEntry(t, 200, 16)
 	e.post(t, "k", laterOrder)
 	var clients sync.WaitGroup
 	for i := range 60 {

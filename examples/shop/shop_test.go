@@ -116,9 +116,8 @@ func (r *running) ledgers(t *testing.T) map[string]outside.Sum {
 	return all
 }
 
-func TestRealOrdersAreAllSettledByAShopInOneProcess(t *testing.T) { onEachDatabase(t, testRealOrdersAreAllSettledByAShopInOneProcess) }
-
-func testRealOrdersAreAllSettledByAShopInOneProcess(t *testing.T, dir string) {
+func TestRealOrdersAreAllSettledByAShopInOneProcess(t *testing.T) {
+	dir := t.TempDir()
 	feed, err := SampleFeed()
 	if err != nil {
 		t.Fatal(err)
@@ -176,9 +175,8 @@ func testRealOrdersAreAllSettledByAShopInOneProcess(t *testing.T, dir string) {
 	}
 }
 
-func TestAShopGoesOnWhereTheLastOneEnded(t *testing.T) { onEachDatabase(t, testAShopGoesOnWhereTheLastOneEnded) }
-
-func testAShopGoesOnWhereTheLastOneEnded(t *testing.T, dir string) {
+func TestAShopGoesOnWhereTheLastOneEnded(t *testing.T) {
+	dir := t.TempDir()
 	if err := Stock(t.Context(), dir, Level{"a", 100}); err != nil {
 		t.Fatal(err)
 	}
@@ -200,9 +198,8 @@ func testAShopGoesOnWhereTheLastOneEnded(t *testing.T, dir string) {
 	}
 }
 
-func TestOneOfAHundredBuyersGetsTheLastPiece(t *testing.T) { onEachDatabase(t, testOneOfAHundredBuyersGetsTheLastPiece) }
-
-func testOneOfAHundredBuyersGetsTheLastPiece(t *testing.T, dir string) {
+func TestOneOfAHundredBuyersGetsTheLastPiece(t *testing.T) {
+	dir := t.TempDir()
 	if err := Stock(t.Context(), dir, Level{"last", 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -222,9 +219,8 @@ func testOneOfAHundredBuyersGetsTheLastPiece(t *testing.T, dir string) {
 	}
 }
 
-func TestAnUnknownArticleBecomesADeadLetterThatStockAndReplayRepair(t *testing.T) { onEachDatabase(t, testAnUnknownArticleBecomesADeadLetterThatStockAndReplayRepair) }
-
-func testAnUnknownArticleBecomesADeadLetterThatStockAndReplayRepair(t *testing.T, dir string) {
+func TestAnUnknownArticleBecomesADeadLetterThatStockAndReplayRepair(t *testing.T) {
+	dir := t.TempDir()
 	r := start(t, memoryShop, testConfig(dir))
 	r.place(t, "k1", Item{"new", 1})
 	store, _ := r.view.federation.Store("inventory")
