@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/settlemq/settle"
@@ -43,10 +44,16 @@ type committer struct {
 	// most is how many changes share a transaction.
 	most  int
 	crash func(point string)
+	// failed is when a transaction failed last, in µs; 0 if one succeeded since.
+	failed atomic.Int64
 }
 
 // commitTimeout bounds one transaction, the wait for its turn included.
 const commitTimeout = 10 * time.Second
+
+// failureCounts is how long a failed transaction says something about the next:
+// who is sent no more orders because of it must be tried again some time.
+const failureCounts = 5 * time.Second
 
 func newCommitter(orders *orderService, queue, most int, crash func(string)) *committer {
 	if crash == nil {
@@ -139,6 +146,12 @@ func (c *committer) commit(ctx context.Context, batch []*pending) {
 	}
 }
 
+// failing reports whether the last transaction failed, lately.
+func (c *committer) failing() bool {
+	at := c.failed.Load()
+	return at != 0 && c.orders.now().Sub(time.UnixMicro(at)) < failureCounts
+}
+
 func (c *committer) together(ctx context.Context, batch []*pending) error {
 	// A stop does not tear a commit; the time-out bounds how long it may take.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
@@ -159,7 +172,10 @@ func (c *committer) together(ctx context.Context, batch []*pending) error {
 		c.crash("order.before_commit")
 		return nil
 	})
-	if err == nil {
+	if err != nil {
+		c.failed.Store(c.orders.now().UnixMicro())
+	} else {
+		c.failed.Store(0)
 		// Crash here: changes and events are there; clients ask again and are told
 		// of the same orders.
 		c.crash("order.after_commit")

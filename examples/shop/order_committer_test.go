@@ -2,6 +2,7 @@ package shop
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,6 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/settlemq/settle"
 )
 
 // hold keeps the file's turn, so that no commit gets through until release.
@@ -100,6 +104,37 @@ func TestAnOrderThatCannotBeStoredDoesNotHarmThoseBesideIt(t *testing.T) {
 			t.Errorf("%d rows in %s; want %d", n, table, want)
 		}
 	}
+}
+
+// unwritable stands for a disk that is full.
+type unwritable struct{}
+
+func (unwritable) apply(context.Context, *sql.Tx, *orderService) ([]*settle.Event, error) {
+	return nil, errors.New("no space left")
+}
+
+func TestHealthIsNotWellWhileTheLastOrderCouldNotBeStored(t *testing.T) {
+	e := newEntry(t, 10, 10)
+	well := func(why string, want int) {
+		t.Helper()
+		if status, body := e.get(t, "/healthz"); status != want {
+			t.Errorf("%s: %d %s; want %d", why, status, body, want)
+		}
+	}
+	fail := func() {
+		t.Helper()
+		if err := e.committer.submit(t.Context(), unwritable{}); err == nil {
+			t.Fatal("it was stored")
+		}
+	}
+	well("at first", http.StatusOK)
+	fail()
+	well("after a failure", http.StatusServiceUnavailable)
+	e.post(t, "k", goodOrder)
+	well("after an order", http.StatusOK)
+	fail()
+	e.orders.now = func() time.Time { return time.Now().Add(failureCounts) }
+	well("long after a failure", http.StatusOK)
 }
 
 func TestAClientThatHasGoneIsLeftOut(t *testing.T) {

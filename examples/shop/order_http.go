@@ -190,9 +190,16 @@ func (h *orderHandler) show(w http.ResponseWriter, r *http.Request) {
 
 const readNothing = `SELECT 1`
 
+// health answers 503 while the database can't be read, or what came last could
+// not be written to it. It writes nothing itself: a full disk shows with the
+// first order that it refuses.
 func (h *orderHandler) health(w http.ResponseWriter, r *http.Request) {
 	if _, err := h.orders.db.Reader.ExecContext(r.Context(), readNothing); err != nil {
 		Problem{Status: http.StatusServiceUnavailable, Detail: "the database does not answer"}.write(w)
+		return
+	}
+	if h.committer.failing() {
+		Problem{Status: http.StatusServiceUnavailable, Detail: "the database could not be written a moment ago"}.write(w)
 		return
 	}
 	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
