@@ -4,7 +4,7 @@
 //	go run -C bench . --db postgres://user:password@127.0.0.1:5432/postgres
 //
 // Every contestant has a file of its own, relay_NAME.go or consumer_NAME.go,
-// short enough to be judged. Each runs in a process of its own, in a database
+// short enough to be judged. Each runs in a process of its own, on tables
 // of its own, and publishes into a null sink. Rounds are interleaved, and the
 // table shows medians.
 //

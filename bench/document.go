@@ -18,8 +18,8 @@ on one server, into a null sink. This file is written by the run itself.
 %s
 
 Each way is one file of [bench/](../bench), short enough to judge whether it is fair: ` + "`relay_*.go`, `consumer_*.go`" + `.
-The raw limit is what the same machine does with no guarantee at all. Each relay runs in a process of its own, in a
-database of its own; a null sink takes what it publishes and counts.
+The raw limit is what the same machine does with no guarantee at all. Each relay runs in a process of its own, on
+tables of its own; a null sink takes what it publishes and counts.
 
 ` + "```" + `
 %s` + "```" + `

@@ -50,10 +50,10 @@ func (r *report) atLeast(name string, got, want float64, unit string) {
 }
 
 func (r *report) scenes(row relayRow) {
-	if f := row.Poisoned; f.Measured {
+	if f := row.Poisoned; f.compared() {
 		r.Goals = append(r.Goals, goal{"other keys beside a poisoned one", "≥ 0.95 of the drain", f.ratio(), verdict(!f.Stopped && f.Ratio >= 0.95)})
 	}
-	if f := row.Idle; f.Measured {
+	if f := row.Idle; f.compared() {
 		r.Goals = append(r.Goals, goal{"an idle write transaction held open", "no change, nothing lost", f.ratio(), verdict(!f.Stopped && f.Ratio >= 0.95 && f.Lost == 0)})
 	}
 	if f := row.Xmin; f.Measured {
@@ -81,15 +81,18 @@ func (r *report) ends() {
 	}
 }
 
+// compared tells whether the rate without what is wrong was measured, too.
+func (f figure) compared() bool { return f.Stopped || f.Ratio > 0 }
+
 // ratio is how a figure compares, in a word.
 func (f figure) ratio() string {
 	switch {
 	case !f.Measured:
-		return "–"
+		return none
 	case f.Stopped:
 		return fmt.Sprintf("stopped at %.0f %%", f.Carried*100)
 	case f.Lost > 0:
-		return fmt.Sprintf("%.2f, lost %d", f.Ratio, f.Lost)
+		return fmt.Sprintf("%s, lost %d", orNone("%.2f", f.Ratio), f.Lost)
 	}
-	return fmt.Sprintf("%.2f", f.Ratio)
+	return orNone("%.2f", f.Ratio)
 }

@@ -17,7 +17,7 @@ func lookAround(ctx context.Context, s *server) (machine, error) {
 		m.MemoryGB = n / (1 << 20)
 	}
 	err := s.admin.QueryRow(ctx, `SELECT current_setting('server_version'), 'fsync ' || current_setting('fsync') || ', synchronous_commit ' || current_setting('synchronous_commit'),
- (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid())`).Scan(&m.Postgres, &m.Durable, &m.OtherSessions)
+ (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid NOT IN (pg_backend_pid(), $1))`, s.outer.PgConn().PID()).Scan(&m.Postgres, &m.Durable, &m.OtherSessions)
 	if err != nil {
 		return m, err
 	}

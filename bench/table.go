@@ -95,8 +95,21 @@ func bars(v, longest float64, blocks int) string {
 	return s
 }
 
-// count writes a number with commas between thousands.
+// none stands for what was not measured.
+const none = "–"
+
+func orNone(format string, v float64) string {
+	if v == 0 {
+		return none
+	}
+	return fmt.Sprintf(format, v)
+}
+
+// count writes a number with commas between thousands; 0 was not measured.
 func count(v float64) string {
+	if v == 0 {
+		return none
+	}
 	s := fmt.Sprintf("%.0f", v)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]

@@ -58,9 +58,9 @@ func (r *report) steadyTable() table {
 		head: []string{"", "p50", "p99", "p99.9", "lost", "sent twice after SIGKILL"},
 		note: "Lost: published never, by a relay that was not killed. SIGKILL comes at half way of a backlog, at full speed: what is sent twice is the batch in hand."}
 	for _, row := range r.Relays {
-		cells := []string{row.Title, "–", "–", "–", "–", "–"}
+		cells := []string{row.Title, none, none, none, none, none}
 		if row.P999 > 0 {
-			cells = []string{row.Title, fmt.Sprintf("%.1f", row.P50), fmt.Sprintf("%.1f", row.P99), fmt.Sprintf("%.1f", row.P999), fmt.Sprint(row.SteadyLost), "–"}
+			cells = []string{row.Title, fmt.Sprintf("%.1f", row.P50), fmt.Sprintf("%.1f", row.P99), fmt.Sprintf("%.1f", row.P999), fmt.Sprint(row.SteadyLost), none}
 		}
 		if row.Killed {
 			cells[5] = fmt.Sprint(row.Twice)
@@ -74,11 +74,7 @@ func (r *report) sceneTable() table {
 	t := table{title: "Relay: when something is wrong", head: []string{"", "a poisoned key in 10,000", "idle write transaction", "xmin held", "dead tuples then", "256 KB rows, events/s", "memory MB"},
 		note: "Rates relative to the relay's own without it, stored 100 a transaction. The idle transaction wrote an event before the backlog was stored, stays open while it is drained, and commits after; lost is an event that is never published although it was committed. One row of ten has 256 KB."}
 	for _, row := range r.Relays {
-		large := "–"
-		if row.Large.Measured {
-			large = count(row.Large.Rate)
-		}
-		t.add(row.Title, row.Poisoned.ratio(), row.Idle.ratio(), row.Xmin.ratio(), fmt.Sprintf("%.3g", row.Xmin.DeadEvents), large, fmt.Sprintf("%.0f", row.Large.MemoryMB))
+		t.add(row.Title, row.Poisoned.ratio(), row.Idle.ratio(), row.Xmin.ratio(), fmt.Sprintf("%.3g", row.Xmin.DeadEvents), count(row.Large.Rate), orNone("%.0f", row.Large.MemoryMB))
 	}
 	return t
 }
