@@ -80,7 +80,10 @@ func (s *inventoryService) handle(t testing.TB, e *settle.Event) error {
 }
 
 func TestTheTableRefusesStockBelowZero(t *testing.T) {
-	dir := t.TempDir()
+	onEachDatabase(t, testTheTableRefusesStockBelowZero)
+}
+
+func testTheTableRefusesStockBelowZero(t *testing.T, dir string) {
 	s := inventoryIn(t, dir)
 	if err := Stock(t.Context(), dir, Level{"a", 1}); err != nil {
 		t.Fatal(err)
@@ -98,14 +101,15 @@ func TestTheTableRefusesStockBelowZero(t *testing.T) {
 		err := inTx(t.Context(), s.db, func(tx *sql.Tx) error {
 			return s.move(t.Context(), tx, instance{orderID: "o1", event: &settle.Event{ID: "e"}}, m)
 		})
-		if err == nil || !strings.Contains(err.Error(), "CHECK") {
+		if err == nil || !strings.Contains(strings.ToUpper(err.Error()), "CHECK") {
 			t.Errorf("%+v: got %v", m, err)
 		}
 	}
 }
 
-func TestAllLinesAreReservedOrNone(t *testing.T) {
-	dir := t.TempDir()
+func TestAllLinesAreReservedOrNone(t *testing.T) { onEachDatabase(t, testAllLinesAreReservedOrNone) }
+
+func testAllLinesAreReservedOrNone(t *testing.T, dir string) {
 	s := inventoryIn(t, dir)
 	if err := Stock(t.Context(), dir, Level{"a", 5}, Level{"b", 1}); err != nil {
 		t.Fatal(err)
@@ -129,7 +133,10 @@ func TestAllLinesAreReservedOrNone(t *testing.T) {
 }
 
 func TestAnUnknownArticleIsAnErrorUntilItIsStocked(t *testing.T) {
-	dir := t.TempDir()
+	onEachDatabase(t, testAnUnknownArticleIsAnErrorUntilItIsStocked)
+}
+
+func testAnUnknownArticleIsAnErrorUntilItIsStocked(t *testing.T, dir string) {
 	s := inventoryIn(t, dir)
 	e := createdEvent(t, "o1", Item{"new", 1})
 	err := s.handle(t, e)
@@ -148,7 +155,10 @@ func TestAnUnknownArticleIsAnErrorUntilItIsStocked(t *testing.T) {
 }
 
 func TestStockingAgainChangesNothingAndMoreRaises(t *testing.T) {
-	dir := t.TempDir()
+	onEachDatabase(t, testStockingAgainChangesNothingAndMoreRaises)
+}
+
+func testStockingAgainChangesNothingAndMoreRaises(t *testing.T, dir string) {
 	s := inventoryIn(t, dir)
 	for _, c := range []struct{ level, want int64 }{{5, 5}, {5, 5}, {3, 5}, {8, 8}} {
 		if err := Stock(t.Context(), dir, Level{"a", c.level}); err != nil {

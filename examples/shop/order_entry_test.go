@@ -27,12 +27,12 @@ type entry struct {
 
 func newEntry(t *testing.T, queue, most int) *entry {
 	t.Helper()
-	return newEntryWith(t, queue, most, entryTimeouts{})
+	return newEntryIn(t, t.TempDir(), queue, most, entryTimeouts{})
 }
 
-func newEntryWith(t *testing.T, queue, most int, timeouts entryTimeouts) *entry {
+func newEntryIn(t *testing.T, dir string, queue, most int, timeouts entryTimeouts) *entry {
 	t.Helper()
-	m, err := openMember(t.Context(), "order", Config{Dir: t.TempDir(), Rules: Rules{Blocked: []string{"mallory"}}})
+	m, err := openMember(t.Context(), "order", Config{Dir: dir, Rules: Rules{Blocked: []string{"mallory"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,11 @@ func (e *entry) count(t testing.TB, table string) int64 {
 const goodOrder = `{"customerId":"c","amount":"11.77","items":[{"sku":"a","quantity":1},{"sku":"b","quantity":2}]}`
 
 func TestAnOrderIsStoredWithItsLinesAndItsEvent(t *testing.T) {
-	e := newEntry(t, 10, 10)
+	onEachDatabase(t, testAnOrderIsStoredWithItsLinesAndItsEvent)
+}
+
+func testAnOrderIsStoredWithItsLinesAndItsEvent(t *testing.T, dir string) {
+	e := newEntryIn(t, dir, 10, 10, entryTimeouts{})
 	trace := strings.Repeat("ab", 16)
 	status, header, body := e.post(t, "k1", goodOrder, "Traceparent", "00-"+trace+"-00f067aa0ba902b7-01")
 	id := OrderID("k1")
@@ -154,7 +158,11 @@ func TestAnOrderIsStoredWithItsLinesAndItsEvent(t *testing.T) {
 }
 
 func TestTheSameRequestGivesTheSameOrder(t *testing.T) {
-	e := newEntry(t, 10, 10)
+	onEachDatabase(t, testTheSameRequestGivesTheSameOrder)
+}
+
+func testTheSameRequestGivesTheSameOrder(t *testing.T, dir string) {
+	e := newEntryIn(t, dir, 10, 10, entryTimeouts{})
 	_, _, first := e.post(t, "k1", goodOrder)
 	same := `{"items":[{"sku":"b","quantity":2},{"quantity":1,"sku":"a"}],"amount":11.77,"customerId":"c"}`
 	status, _, again := e.post(t, "k1", same)
@@ -171,7 +179,11 @@ func TestTheSameRequestGivesTheSameOrder(t *testing.T) {
 }
 
 func TestFiftyEqualRequestsAtOnceMakeOneOrder(t *testing.T) {
-	e := newEntry(t, 100, 16)
+	onEachDatabase(t, testFiftyEqualRequestsAtOnceMakeOneOrder)
+}
+
+func testFiftyEqualRequestsAtOnceMakeOneOrder(t *testing.T, dir string) {
+	e := newEntryIn(t, dir, 100, 16, entryTimeouts{})
 	var codes [600]atomic.Int64
 	var clients sync.WaitGroup
 	for range 50 {
@@ -331,8 +343,8 @@ func (e *entry) drip(t *testing.T, text, drop string) string {
 }
 
 func TestAClientThatDripsItsRequestIsCutOff(t *testing.T) {
-	e := newEntryWith(t, 10, 10, entryTimeouts{Header: 100 * time.Millisecond, Body: time.Minute})
-	patient := newEntryWith(t, 10, 10, entryTimeouts{Header: time.Minute, Body: 200 * time.Millisecond})
+	e := newEntryIn(t, t.TempDir(), 10, 10, entryTimeouts{Header: 100 * time.Millisecond, Body: time.Minute})
+	patient := newEntryIn(t, t.TempDir(), 10, 10, entryTimeouts{Header: time.Minute, Body: 200 * time.Millisecond})
 	began := time.Now()
 	head := "POST /orders HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nIdempotency-Key: k\r\n"
 	if said := e.drip(t, head, "X"); strings.Contains(said, "201") {

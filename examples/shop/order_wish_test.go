@@ -96,7 +96,11 @@ func TestAnOrderThatIsPaidAtOnceNeedsNoAsking(t *testing.T) {
 }
 
 func TestManyWishesAtOnceTakeEffectOnce(t *testing.T) {
-	e := newEntry(t, 200, 16)
+	onEachDatabase(t, testManyWishesAtOnceTakeEffectOnce)
+}
+
+func testManyWishesAtOnceTakeEffectOnce(t *testing.T, dir string) {
+	e := newEntryIn(t, dir, 200, 16, entryTimeouts{})
 	e.post(t, "k", laterOrder)
 	var clients sync.WaitGroup
 	for i := range 60 {
@@ -165,7 +169,7 @@ func TestOverloadShedsWishesAsItShedsOrders(t *testing.T) {
 }
 
 func TestAWishIsAnsweredByItsDeadlineAndNotDoneAfterIt(t *testing.T) {
-	e := newEntryWith(t, 10, 10, entryTimeouts{Answer: 50 * time.Millisecond})
+	e := newEntryIn(t, t.TempDir(), 10, 10, entryTimeouts{Answer: 50 * time.Millisecond})
 	tell(t, e.orders, "first", PayLater)
 	tell(t, e.orders, "second", PayLater)
 	release := e.hold(t)

@@ -117,7 +117,10 @@ func (r *running) ledgers(t *testing.T) map[string]outside.Sum {
 }
 
 func TestRealOrdersAreAllSettledByAShopInOneProcess(t *testing.T) {
-	dir := t.TempDir()
+	onEachDatabase(t, testRealOrdersAreAllSettledByAShopInOneProcess)
+}
+
+func testRealOrdersAreAllSettledByAShopInOneProcess(t *testing.T, dir string) {
 	feed, err := SampleFeed()
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +179,10 @@ func TestRealOrdersAreAllSettledByAShopInOneProcess(t *testing.T) {
 }
 
 func TestAShopGoesOnWhereTheLastOneEnded(t *testing.T) {
-	dir := t.TempDir()
+	onEachDatabase(t, testAShopGoesOnWhereTheLastOneEnded)
+}
+
+func testAShopGoesOnWhereTheLastOneEnded(t *testing.T, dir string) {
 	if err := Stock(t.Context(), dir, Level{"a", 100}); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +205,10 @@ func TestAShopGoesOnWhereTheLastOneEnded(t *testing.T) {
 }
 
 func TestOneOfAHundredBuyersGetsTheLastPiece(t *testing.T) {
-	dir := t.TempDir()
+	onEachDatabase(t, testOneOfAHundredBuyersGetsTheLastPiece)
+}
+
+func testOneOfAHundredBuyersGetsTheLastPiece(t *testing.T, dir string) {
 	if err := Stock(t.Context(), dir, Level{"last", 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +229,10 @@ func TestOneOfAHundredBuyersGetsTheLastPiece(t *testing.T) {
 }
 
 func TestAnUnknownArticleBecomesADeadLetterThatStockAndReplayRepair(t *testing.T) {
-	dir := t.TempDir()
+	onEachDatabase(t, testAnUnknownArticleBecomesADeadLetterThatStockAndReplayRepair)
+}
+
+func testAnUnknownArticleBecomesADeadLetterThatStockAndReplayRepair(t *testing.T, dir string) {
 	r := start(t, memoryShop, testConfig(dir))
 	r.place(t, "k1", Item{"new", 1})
 	store, _ := r.view.federation.Store("inventory")
