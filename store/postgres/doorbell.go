@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -132,7 +131,7 @@ func (b *bell) connect(ctx context.Context) bool {
 	}
 	if err != nil {
 		if conn != nil {
-			err = errors.Join(err, conn.Close(ctx))
+			_ = conn.Close(ctx)
 		}
 		b.deafTill = time.Now().Add(deafness)
 		return false

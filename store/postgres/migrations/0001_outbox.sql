@@ -31,7 +31,7 @@ CREATE INDEX i_outbox_trace ON t_outbox_event (trace_id) WHERE trace_id IS NOT N
 
 -- Who leads each lane. The epoch is the fence: it rises with each takeover, and
 -- each of the leader's writes holds the row for share. Renewals are rows of
--- settle_renewal, so that the row is changed by takeovers only.
+-- settle_renewal, so that the row is changed only when a leader comes or goes.
 CREATE TABLE t_outbox_lease (
   lane     integer     PRIMARY KEY,
   owner    text        NOT NULL,
