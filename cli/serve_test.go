@@ -180,7 +180,12 @@ func (s *serving) read() (h server.Health, code int) {
 // await polls the health check until it says what ok wants.
 func (s *serving) await(t *testing.T, what string, ok func(server.Health) bool) server.Health {
 	t.Helper()
-	late := time.After(time.Minute)
+	return s.awaitWithin(t, time.Minute, what, ok)
+}
+
+func (s *serving) awaitWithin(t *testing.T, limit time.Duration, what string, ok func(server.Health) bool) server.Health {
+	t.Helper()
+	late := time.After(limit)
 	for tick := time.NewTicker(50 * time.Millisecond); ; {
 		h, _ := s.read()
 		if ok(h) {
