@@ -77,12 +77,15 @@ func BenchmarkPoll(b *testing.B) {
 	const rows, total = 500, 50_000
 	s := benchFilled(b, total)
 	l := s.Log()
-	for _, holes := range []int{0, 1000} {
-		ids := make([]int64, holes)
+	for _, c := range []struct {
+		name        string
+		holes, step int
+	}{{"no holes", 0, 0}, {"1000 holes alone", 1000, 2}, {"a bulk insert of 50000 open", 50_000, 1}} {
+		ids := make([]int64, c.holes)
 		for i := range ids {
-			ids[i] = int64(-holes + i)
+			ids[i] = int64((i - c.holes) * c.step)
 		}
-		b.Run(fmt.Sprintf("store/%d holes", holes), func(b *testing.B) {
+		b.Run("store/"+c.name, func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				p, err := l.Poll(b.Context(), relay.PollQuery{After: int64(i * rows % (total - rows)), MaxRows: rows, MaxBytes: 1 << 20, Holes: ids})
 				if err != nil || len(p.Rows) != rows {

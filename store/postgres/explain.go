@@ -35,6 +35,9 @@ func explain(err error) error {
 	}
 	switch e.Code {
 	case statePooler:
+		if !strings.Contains(e.Message, "startup parameter") {
+			return err
+		}
 		return fmt.Errorf("a pooler refuses a setting of the URL; set it for the role instead: ALTER ROLE … SET search_path = …, or give the service a database of its own: %w", err)
 	case statePassword, stateNoPassword:
 		return fmt.Errorf("the server refuses this user or password: %w", err)

@@ -69,6 +69,9 @@ SELECT NULL, NULL, NULL, NULL, ` + rowNames + ` FROM `
 	pollRows = `(
  (SELECT ` + rowColumns + ` FROM t_outbox_event e WHERE e.id = ANY($1) ORDER BY e.id LIMIT $4)
  UNION ALL
+ (SELECT ` + rowColumns + ` FROM unnest($6::bigint[], $7::bigint[]) AS run(first_id, last_id) CROSS JOIN LATERAL
+  (SELECT * FROM t_outbox_event WHERE id BETWEEN run.first_id AND run.last_id ORDER BY id LIMIT $4) e ORDER BY e.id LIMIT $4)
+ UNION ALL
  (SELECT ` + rowColumns + ` FROM t_outbox_event e WHERE e.id > $2 AND e.id <= $3 ORDER BY e.id LIMIT $4)
  ORDER BY id LIMIT $4) u`
 	poll = pollHead + pollRows
@@ -76,7 +79,7 @@ SELECT NULL, NULL, NULL, NULL, ` + rowNames + ` FROM `
 	// Adding sizes up costs as much as reading small rows does, so it is done
 	// where rows may be large.
 	pollWeighed = pollHead + `(SELECT u.*, sum(octet_length(u.payload)) OVER (ORDER BY u.id ROWS UNBOUNDED PRECEDING) - octet_length(u.payload) AS before
- FROM ` + pollRows + `) w WHERE w.before <= $6`
+ FROM ` + pollRows + `) w WHERE w.before <= $8`
 
 	// A plan made for one list of holes costs more to make than to run, and
 	// compiling a statement (JIT) more than anything here.
@@ -89,14 +92,11 @@ func (l *Log) Poll(ctx context.Context, q relay.PollQuery) (relay.Page, error) {
 	if upTo == 0 {
 		upTo = math.MaxInt64
 	}
-	holes := below(q.Holes, q.After)
-	if holes == nil {
-		holes = []int64{}
-	}
 	p := relay.Page{Complete: true}
 	// One row more than there is room for tells whether the page is cut.
 	room := budget{rows: q.MaxRows, bytes: q.MaxBytes}
-	query, args := poll, []any{holes, q.After, upTo, room.limit(), l.holding().lease.Lane}
+	single, first, last := splitHoles(below(q.Holes, q.After))
+	query, args := poll, []any{single, q.After, upTo, room.limit(), l.holding().lease.Lane, first, last}
 	if l.large() {
 		query, args = pollWeighed, append(args, q.MaxBytes)
 	}
@@ -164,6 +164,28 @@ func below(holes []int64, cursor int64) []int64 {
 		}
 	}
 	return holes
+}
+
+// longRun is how many ids must follow one another to be looked up as a range:
+// of a bulk insert that is open, one look does for all.
+const longRun = 4
+
+// splitHoles returns the ids that stand alone, and the ends of runs.
+func splitHoles(ids []int64) (single, first, last []int64) {
+	single, first, last = []int64{}, []int64{}, []int64{}
+	for i := 0; i < len(ids); {
+		n := 1
+		for i+n < len(ids) && ids[i+n] == ids[i]+int64(n) {
+			n++
+		}
+		if n < longRun {
+			single = append(single, ids[i:i+n]...)
+		} else {
+			first, last = append(first, ids[i]), append(last, ids[i+n-1])
+		}
+		i += n
+	}
+	return single, first, last
 }
 
 // budget is what a page may still take. A first row is always taken, or a

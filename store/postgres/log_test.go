@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -261,7 +262,7 @@ func TestAPageOfLargeEventsIsCutByTheServer(t *testing.T) {
 SELECT 'e' || i, 'x', 'k', convert_to(repeat('x', 900000), 'UTF8') FROM generate_series(1, 20) i`); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := s.own.Query(t.Context(), pollWeighed, []int64{}, 0, 1000, 501, 0, 1<<20)
+	rows, err := s.own.Query(t.Context(), pollWeighed, []int64{}, 0, 1000, 501, 0, []int64{}, []int64{}, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,6 +287,54 @@ SELECT 'e' || i, 'x', 'k', convert_to(repeat('x', 900000), 'UTF8') FROM generate
 	// A first row that is larger than the page comes alone, and says so.
 	if p := pollTest(t, s.Log(), relay.PollQuery{MaxBytes: 1000}); len(p.Rows) != 1 || p.Complete {
 		t.Errorf("%d rows, complete %v", len(p.Rows), p.Complete)
+	}
+}
+
+func TestMissingIDsAreFoundWhetherAloneOrInRuns(t *testing.T) {
+	s := OpenForTest(t, DatabaseForTest(t), Config{})
+	r := rand.New(rand.NewPCG(1, 2))
+	for id := int64(1); id <= 300; id++ {
+		if r.IntN(3) > 0 {
+			continue
+		}
+		if _, err := s.own.Exec(t.Context(), `INSERT INTO t_outbox_event (id, event_id, event_type, aggregate_id, payload) VALUES ($1, 'e' || $1::bigint, 'x', 'k', '{}')`, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := pollTest(t, s.Log(), relay.PollQuery{}).Rows
+	for range 30 {
+		var holes, want, got []int64
+		for id := int64(1); id <= 300; {
+			for n := r.IntN(12); n > 0 && id <= 300; n-- {
+				holes = append(holes, id)
+				id++
+			}
+			id += int64(1 + r.IntN(5))
+		}
+		q := relay.PollQuery{After: int64(100 + r.IntN(250)), Holes: holes, MaxRows: 1 + r.IntN(150)}
+		for _, row := range all {
+			_, hole := slices.BinarySearch(holes, row.ID)
+			if (row.ID > q.After || hole) && len(want) < q.MaxRows {
+				want = append(want, row.ID)
+			}
+		}
+		for _, row := range pollTest(t, s.Log(), q).Rows {
+			got = append(got, row.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("%+v gives %v, want %v", q, got, want)
+		}
+	}
+}
+
+func TestABulkInsertThatIsOpenIsOneLook(t *testing.T) {
+	ids := []int64{3, 5, 6, 7}
+	for id := int64(100); id < 50_100; id++ {
+		ids = append(ids, id)
+	}
+	single, first, last := splitHoles(append(ids, 60_000))
+	if !slices.Equal(single, []int64{3, 5, 6, 7, 60_000}) || !slices.Equal(first, []int64{100}) || !slices.Equal(last, []int64{50_099}) {
+		t.Errorf("alone %v, runs %v to %v", single, first, last)
 	}
 }
 
