@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,7 +56,7 @@ The scenarios:
 Some dead letters may be left for you to repair; the commands are printed.
 
 Exit code 0: the proof holds. 1: an invariant is violated, or a fault never
-happened. 2: wrong usage. 3: not everything settled in time.`,
+happened (200 orders are enough for all of them). 2: wrong usage. 3: not everything settled in time.`,
 		Args: exactly(0, ""),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !c.Flags().Changed("seed") {
@@ -149,9 +150,21 @@ func (d *demo) verdict(r *drill.Report, err error) error {
 	case err != nil:
 		return unreachablef("%w", err)
 	case len(r.Failures()) > 0 || !r.Settled():
-		return finding(errors.New("the proof fails"))
+		return finding(errors.New("the proof fails" + tooFew(r)))
 	}
 	return nil
+}
+
+// enoughOrders give every fault something to hit.
+const enoughOrders = 200
+
+// tooFew says what may be done about faults that never happened in a short run.
+func tooFew(r *drill.Report) string {
+	missed := slices.ContainsFunc(r.Faults, func(f drill.FaultCount) bool { return f.Times == 0 })
+	if !missed || r.Orders.Accepted >= enoughOrders {
+		return ""
+	}
+	return fmt.Sprintf("; with so few orders a fault may find nothing to hit: take --orders %d or more, or name fewer faults with --faults", enoughOrders)
 }
 
 // prepare checks everything that is asked for before anything starts.

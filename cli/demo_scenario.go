@@ -100,6 +100,8 @@ type script struct {
 	poisoned int
 	stuck    []string // customers
 	leave    int
+	// idle are faults for which nothing among the orders is fit.
+	idle []string
 }
 
 // write turns a feed's orders into the scenario's script. The seed decides who
@@ -118,6 +120,9 @@ func (s scenario) write(feed []shop.FeedOrder, faults []string, seed uint64) (sc
 	if slices.Contains(faults, drill.FaultCouponStuck) {
 		out.stuck = s.choose(orders, acts)
 		out.leave = min(s.leave, len(out.stuck)/2)
+		if len(out.stuck) == 0 {
+			out.idle = append(out.idle, drill.FaultCouponStuck)
+		}
 	}
 	for i, o := range orders {
 		r, err := request(o.OrderRequest, o.Key)

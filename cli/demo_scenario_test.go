@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,6 +33,22 @@ func TestAFlashSaleSellsWhatThereIsAndCancelsTheRest(t *testing.T) {
 	}
 	if len(r.Letters) != 0 || !strings.Contains(errs, "The report is in "+report) {
 		t.Errorf("letters %+v, %s", r.Letters, errs)
+	}
+}
+
+func TestAFaultForWhichNoOrderIsFitIsLeftOutUnlessItWasNamed(t *testing.T) {
+	code, out, errs := output(t, "demo", "--orders", "3", "--scenario", "coupon-outage", "--seed", "1", "--json")
+	var r drill.Report
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatalf("exit %d: %v\n%s", code, err, errs)
+	}
+	stuck := func(f drill.FaultCount) bool { return f.Name == drill.FaultCouponStuck }
+	if slices.ContainsFunc(r.Faults, stuck) || !strings.Contains(errs, "Left out, since none of these orders is fit for it: coupon-stuck.") {
+		t.Errorf("faults %+v\n%s", r.Faults, errs)
+	}
+	code, out, errs = output(t, "demo", "--orders", "3", "--faults", "coupon-stuck", "--seed", "1", "--json", "--dir", filepath.Join(t.TempDir(), "shop"))
+	if code != cli.ExitFinding || !strings.Contains(errs, "take --orders 200 or more") {
+		t.Errorf("exit %d\n%s\n%s", code, out, errs)
 	}
 }
 

@@ -54,6 +54,7 @@ func (d *demo) drill(ctx context.Context, dir string, orders []shop.FeedOrder) (
 	if err := shop.Stock(ctx, dir, plot.stock...); err != nil {
 		return nil, err
 	}
+	faults := d.placeable(plot.idle)
 	s, err := d.open(dir)
 	if err != nil {
 		return nil, err
@@ -62,9 +63,19 @@ func (d *demo) drill(ctx context.Context, dir string, orders []shop.FeedOrder) (
 	d.screen.say("A shop of %d processes in %s: %d orders, scenario %s, seed %d. Times are scaled for the drill: leases of %s, four attempts within a second, %s to pay (%s).",
 		s.processes(), dir, len(orders), d.plays.name, d.seed, drillLease, paymentWindow(len(orders)), shopFile)
 	return drill.Run(ctx, drill.Config{
-		Dir: dir, Seed: d.seed, Faults: d.named, Requests: plot.requests, Poisoned: plot.poisoned, Stuck: plot.stuck, Leave: plot.leave,
+		Dir: dir, Seed: d.seed, Faults: faults, Requests: plot.requests, Poisoned: plot.poisoned, Stuck: plot.stuck, Leave: plot.leave,
 		Timeout: d.timeout, Say: d.screen.say, Show: d.screen.show,
 	}, s.system())
+}
+
+// placeable leaves out the faults for which nothing is fit, unless they were
+// asked for by name: the report then says that they never happened.
+func (d *demo) placeable(idle []string) []string {
+	if d.faults != "" && d.faults != "all" || len(idle) == 0 {
+		return d.named
+	}
+	d.screen.say("Left out, since none of these orders is fit for it: %s.", strings.Join(idle, ", "))
+	return slices.DeleteFunc(slices.Clone(d.named), func(name string) bool { return slices.Contains(idle, name) })
 }
 
 // open makes what the drill holds itself; no process is started yet.
