@@ -64,7 +64,7 @@ func (b *Broker) follow(ctx context.Context, name string, s settle.Subscription,
 		return nil
 	}
 	end := &streamEnd{b: b, topic: t}
-	loop := claims.Loop{Ownership: s.Ownership, Topic: t.name, Partitions: len(t.subjects), Log: b.cfg.Log}
+	loop := claims.Loop{Ownership: s.Ownership, Topic: t.name, Partitions: len(t.subjects), Log: b.cfg.Log.With("group", s.Group)}
 	loop.Read = func(ctx context.Context, c settle.Claim) error {
 		r := reader{b: b, topic: t, end: end, s: s, sink: sink, partition: c.Partition, floor: c.Floor}
 		return r.run(ctx)
