@@ -5,13 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -246,14 +243,10 @@ func TestWhatAFailedHandlerDoesNotHoldIsKept(t *testing.T) {
 			return err
 		},
 		"k": func(context.Context, *sql.Tx) error { panic("at the disco") },
-		"m": func(context.Context, *sql.Tx) error { // another system has gone, not the database
-			return fmt.Errorf("ask: %w", &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED})
-		},
-		"o": func(context.Context, *sql.Tx) error { return fmt.Errorf("ask: %w", io.EOF) },
 	}
 	var items []settle.Item
 	for n := 1; n <= 2; n++ {
-		for _, key := range strings.Split("abcdefghijklmnop", "") {
+		for _, key := range strings.Split("abcdefghijkl", "") {
 			items = append(items, eventOn(key, n))
 		}
 	}

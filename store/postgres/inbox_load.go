@@ -65,7 +65,7 @@ func (a *apply) load(db context.Context) (consumelog.Facts, error) {
 // What is decided upon is locked first and read after: a row that another
 // transaction has in hand is waited for.
 func (a *apply) loadMore(db context.Context, f *consumelog.Facts, waiting bool) error {
-	if err := a.lockLineages(db); err != nil {
+	if err := a.loadRoots(db); err != nil {
 		return err
 	}
 	var b pgx.Batch
@@ -207,11 +207,16 @@ const readLog = `SELECT event_id, processed_no, status, processed_at FROM t_mess
 WHERE consumer_group = $1 AND event_id = ANY($2)`
 
 // queueLog reads the log rows that were there before. Those that may still
-// change are locked.
+// change are locked first: a foreign consumer may be about to end what we are
+// about to take over, and another process to handle what an edited event
+// stands in for.
 func (a *apply) queueLog(b *pgx.Batch, f *consumelog.Facts) {
 	var ids []string
 	for i := range a.items {
 		it := &a.items[i]
+		if it.RetryID != 0 && a.busy[it.Key] {
+			continue // to be left alone, and not to be waited for
+		}
 		if _, inserted := f.Logged[it.EventID]; !inserted {
 			ids = append(ids, it.EventID)
 		}

@@ -42,27 +42,6 @@ func (a *apply) queueBlockers(b *pgx.Batch, f *consumelog.Facts) {
 	})
 }
 
-// A lineage is worked on by one transaction at a time: its key's lock is waited
-// for, because an edited event may not run beside the one that it stands in for.
-const lockLineages = `SELECT pg_advisory_xact_lock(l.number) FROM (
- SELECT DISTINCT ` + keyLock + ` AS number FROM unnest($2::text[]) AS k(key) ORDER BY 1) l`
-
-func (a *apply) lockLineages(db context.Context) error {
-	var keys []string
-	for i := range a.items {
-		if a.items[i].Supersedes != "" {
-			keys = append(keys, a.items[i].Key)
-		}
-	}
-	if len(keys) == 0 {
-		return nil
-	}
-	if _, err := a.conn.Exec(db, lockLineages, a.w.Group, keys); err != nil {
-		return err
-	}
-	return a.loadRoots(db)
-}
-
 const readRoots = `SELECT event_id, root_id FROM t_message_consume_log
 WHERE consumer_group = $1 AND root_id IS NOT NULL AND event_id = ANY($2)`
 
@@ -73,6 +52,9 @@ func (a *apply) loadRoots(db context.Context) error {
 		if s := a.items[i].Supersedes; s != "" {
 			from = append(from, s)
 		}
+	}
+	if len(from) == 0 {
+		return nil
 	}
 	rows, err := a.conn.Query(db, readRoots, a.w.Group, from)
 	if err != nil {

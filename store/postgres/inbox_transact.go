@@ -218,10 +218,8 @@ func (a *apply) broken(ctx context.Context, out *settle.Result, failed bool) err
 	switch {
 	case failed && errors.Is(out.Err, context.DeadlineExceeded):
 		return nil
-	case failed && faultOf(out.Err) == faultConflict:
+	case failed && (faultOf(out.Err) == faultConflict || faultOf(out.Err) == faultLost):
 		return out.Err
-	// A lost connection is told by our own: a handler may have others, to other
-	// systems, and what it lost there is its failure.
 	case c.IsClosed() && ctx.Err() == nil:
 		return fmt.Errorf("run handler: %w", errors.Join(errLost, out.Err))
 	case failed:
