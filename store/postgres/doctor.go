@@ -119,10 +119,11 @@ type examination struct {
 	// path is the URL's search_path.
 	path                   string
 	role, database, schema string
-	super, pooled          bool
-	standby                bool
-	version                int
-	settings               map[string]setting
+	super, pooled, standby bool
+	// torn: a pooler stands between that keeps no transaction together.
+	torn     bool
+	version  int
+	settings map[string]setting
 	// outbox is the table's shape; nil when there is none.
 	outbox *outboxShape
 }

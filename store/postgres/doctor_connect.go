@@ -83,26 +83,38 @@ func refusal(e *pgconn.PgError, user, database string) string {
 const probeTransaction = `SELECT pg_backend_pid()`
 
 // pooler: whoever changes the server's process between two statements of one
-// transaction, or refuses it, pools statements.
+// transaction, or refuses it, pools statements. PgBouncer ends the connection
+// then, so it is tried on another one.
 func (x *examination) pooler(ctx context.Context) (diagnosis, error) {
 	if !x.pooled {
 		return sound("none: the session is the server's own"), nil
 	}
-	fix := "PgBouncer: pool_mode = transaction"
-	tx, err := x.conn.Begin(ctx)
+	conn, err := pgx.ConnectConfig(ctx, x.conn.Config())
 	if err != nil {
-		return diagnosis{doctor.Bad, "a pooler that refuses transactions: " + explain(err).Error(), fix}, nil
+		return diagnosis{}, err
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	pids := map[uint32]bool{}
-	for range 3 {
-		var pid uint32
-		if err := tx.QueryRow(ctx, probeTransaction).Scan(&pid); err != nil {
-			return diagnosis{}, err
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		for range 3 {
+			var pid uint32
+			if err := tx.QueryRow(ctx, probeTransaction).Scan(&pid); err != nil {
+				return err
+			}
+			pids[pid] = true
 		}
-		pids[pid] = true
-	}
-	if len(pids) > 1 {
+		return nil
+	})
+	fix := "PgBouncer: pool_mode = transaction"
+	var e *pgconn.PgError
+	switch {
+	case errors.As(err, &e):
+		x.torn = true
+		return diagnosis{doctor.Bad, "a pooler that refuses transactions: " + e.Message, fix}, nil
+	case err != nil:
+		return diagnosis{}, err
+	case len(pids) > 1:
+		x.torn = true
 		return diagnosis{doctor.Bad, "a pooler that gives each statement another session, also inside a transaction", fix}, nil
 	}
 	return sound("a pooler that keeps transactions together"), nil

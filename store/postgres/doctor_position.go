@@ -106,6 +106,9 @@ func (x *examination) neverSent(ctx context.Context) (diagnosis, error) {
 	if err != nil || len(readers) == 0 || x.outbox.classic {
 		return sound("no relay has been here"), err
 	}
+	if x.torn {
+		return diagnosis{doctor.Warn, "can't be looked at without transactions", "look again through another pooler, or none"}, nil
+	}
 	highest := int64(0)
 	for _, r := range readers {
 		highest = max(highest, r.Cursor)
