@@ -220,8 +220,9 @@ func misplaced(log []settle.Record, want map[string]int64) (wrong []string) {
 }
 
 // carry runs a leader and a standby from s to a broker in memory while work
-// runs, then until all that it wants has arrived, or for patience.
-func carry(t *testing.T, logs []relay.Store, patience time.Duration, work func() map[string]int64) (wrong []string, sent int) {
+// runs, then until all that it wants has arrived and more says so too, or for
+// patience.
+func carry(t *testing.T, logs []relay.Store, patience time.Duration, more func() bool, work func() map[string]int64) (wrong []string, sent int) {
 	t.Helper()
 	b := memory.New(memory.Config{})
 	defer func() { _ = b.Close() }()
@@ -239,7 +240,7 @@ func carry(t *testing.T, logs []relay.Store, patience time.Duration, work func()
 	for until := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		log := b.Log(settle.DefaultTopic)
 		wrong, sent = misplaced(log, want), len(log)
-		if len(wrong) == 0 || time.Now().After(until) {
+		if len(wrong) == 0 && more() || time.Now().After(until) {
 			break
 		}
 	}
@@ -248,10 +249,12 @@ func carry(t *testing.T, logs []relay.Store, patience time.Duration, work func()
 	return wrong, sent
 }
 
+func enough() bool { return true }
+
 func TestFirstCopiesOfEachKeyAreInOrderAndCompleteUnderManyWriters(t *testing.T) {
 	at := postgres.DatabaseForTest(t)
 	s, other := postgres.OpenForTest(t, at, postgres.Config{MaxConns: 24}), postgres.OpenForTest(t, at, postgres.Config{})
-	wrong, sent := carry(t, []relay.Store{s.Log(), other.Log()}, 20*time.Second, func() map[string]int64 {
+	wrong, sent := carry(t, []relay.Store{s.Log(), other.Log()}, 20*time.Second, func() bool { return gaps(t, s) > 0 }, func() map[string]int64 {
 		return load{writers: 16, keys: 50, during: 4 * time.Second}.run(t, s)
 	})
 	for _, w := range wrong {
@@ -316,13 +319,17 @@ func TestTheLogShowsARelayThatReadsMissingIDsLateOrWritersThatLockLate(t *testin
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := postgres.OpenForTest(t, postgres.DatabaseForTest(t), postgres.Config{MaxConns: 24})
-			wrong, _ := carry(t, []relay.Store{&forgetful{Store: s.Log(), every: c.every}}, time.Second, func() map[string]int64 {
-				return load{writers: 16, keys: 8, during: 2 * time.Second, late: c.late}.run(t, s)
-			})
-			if !strings.Contains(strings.Join(wrong, "\n"), c.want) {
-				t.Errorf("nothing of this kind is found: %q", wrong)
+			// On a busy machine one round may have seen too little.
+			for range 3 {
+				s := postgres.OpenForTest(t, postgres.DatabaseForTest(t), postgres.Config{MaxConns: 24})
+				wrong, _ := carry(t, []relay.Store{&forgetful{Store: s.Log(), every: c.every}}, time.Second, enough, func() map[string]int64 {
+					return load{writers: 16, keys: 8, during: 2 * time.Second, late: c.late}.run(t, s)
+				})
+				if strings.Contains(strings.Join(wrong, "\n"), c.want) {
+					return
+				}
 			}
+			t.Error("nothing of this kind is found")
 		})
 	}
 }

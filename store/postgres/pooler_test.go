@@ -62,7 +62,7 @@ func TestAPoolerInTransactionModeMayStandBetween(t *testing.T) {
 	if !postgres.Pooled(s) {
 		t.Error("the pooler is not noticed")
 	}
-	wrong, sent := carry(t, []relay.Store{s.Log(), other.Log()}, 20*time.Second, func() map[string]int64 {
+	wrong, sent := carry(t, []relay.Store{s.Log(), other.Log()}, 20*time.Second, enough, func() map[string]int64 {
 		return load{writers: 4, keys: 20, during: 2 * time.Second, plain: true}.run(t, s)
 	})
 	for _, w := range wrong {

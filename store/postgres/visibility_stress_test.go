@@ -101,13 +101,17 @@ func TestACommitIsVisibleBeforeItsLocksAreReleased(t *testing.T) {
 
 func TestALockThatIsReleasedBeforeTheCommitShows(t *testing.T) {
 	t.Parallel()
-	s := postgres.OpenForTest(t, postgres.DatabaseForTest(t), postgres.Config{MaxConns: 24})
-	if _, err := s.Pool().Exec(t.Context(), "CREATE SEQUENCE s_count"); err != nil {
-		t.Fatal(err)
+	// On a busy machine one round may have seen too little.
+	for range 3 {
+		s := postgres.OpenForTest(t, postgres.DatabaseForTest(t), postgres.Config{MaxConns: 24})
+		if _, err := s.Pool().Exec(t.Context(), "CREATE SEQUENCE s_count"); err != nil {
+			t.Fatal(err)
+		}
+		lock := time.Now().UnixNano()
+		_, torn := counting(t, s, time.Second, fmt.Sprintf(`SELECT nextval('s_count') FROM pg_advisory_lock(%d)`, lock), fmt.Sprintf(`SELECT pg_advisory_unlock(%d)`, lock))
+		if torn > 0 {
+			return
+		}
 	}
-	lock := time.Now().UnixNano()
-	_, torn := counting(t, s, time.Second, fmt.Sprintf(`SELECT nextval('s_count') FROM pg_advisory_lock(%d)`, lock), fmt.Sprintf(`SELECT pg_advisory_unlock(%d)`, lock))
-	if torn == 0 {
-		t.Error("no snapshot is torn although locks are released before the commits")
-	}
+	t.Error("no snapshot is torn although locks are released before the commits")
 }
