@@ -29,7 +29,7 @@ const (
 	// A source that is lost is tried again after retryFirst, then after twice
 	// as long, up to retryMax.
 	retryFirst = 500 * time.Millisecond
-	retryMax   = 30 * time.Second
+	retryMax   = 10 * time.Second
 )
 
 // source relays one database for as long as the server runs.
@@ -45,6 +45,13 @@ type source struct {
 	sent     int64 // by relays of sessions that have ended
 }
 
+// What can be lost.
+const (
+	lostDatabase = "database"
+	lostBroker   = "broker"
+	lostRelay    = "relay"
+)
+
 // lost says what a session has ended for.
 type lost struct {
 	what string
@@ -59,9 +66,11 @@ func (s *source) run(ctx context.Context) {
 	for wait := retryFirst; ; {
 		began := time.Now()
 		err := s.session(ctx)
+		var l *lost
+		known := errors.As(err, &l)
 		if ctx.Err() != nil {
-			if err != nil && !errors.Is(err, ctx.Err()) {
-				s.log.Warn("ended", "error", err)
+			if known && l.what == lostRelay {
+				s.log.Warn("did not end in order", "error", l.err)
 			}
 			return
 		}
@@ -69,8 +78,7 @@ func (s *source) run(ctx context.Context) {
 			wait = retryFirst
 		}
 		what := "source"
-		var l *lost
-		if errors.As(err, &l) {
+		if known {
 			what, err = l.what, l.err
 		}
 		s.board.become(StateUnreachable, what, err)
@@ -86,11 +94,11 @@ func (s *source) run(ctx context.Context) {
 func (s *source) session(ctx context.Context) error {
 	db, err := s.open(ctx)
 	if err != nil {
-		return &lost{"database", err}
+		return &lost{lostDatabase, err}
 	}
 	broker, err := s.connect(ctx)
 	if err != nil {
-		return errors.Join(&lost{"broker", err}, db.Close())
+		return errors.Join(&lost{lostBroker, err}, db.Close())
 	}
 	cfg := s.cfg.Relay.Relay()
 	cfg.Name, cfg.Crash = s.name, s.crash
@@ -105,7 +113,7 @@ func (s *source) session(ctx context.Context) error {
 	s.sent += r.Stats().Published
 	s.board.published(s.sent)
 	if err != nil {
-		err = &lost{"relay", err}
+		err = &lost{lostRelay, err}
 	}
 	return errors.Join(err, broker.Close(), db.Close())
 }
@@ -161,13 +169,13 @@ func (s *source) ask(ctx context.Context, db *dial.Database, broker settle.Broke
 	if g, ok := db.Log.(relay.Gauge); ok {
 		backlog, err := g.Backlog(ctx, backlogRows)
 		if err != nil {
-			return &lost{"database", err}
+			return &lost{lostDatabase, err}
 		}
 		s.board.count(backlog)
 	}
 	if p, ok := broker.(pinger); ok {
 		if err := p.Ping(ctx); err != nil {
-			return &lost{"broker", fmt.Errorf("it does not answer: %w", err)}
+			return &lost{lostBroker, fmt.Errorf("it does not answer: %w", err)}
 		}
 	}
 	return nil
