@@ -10,9 +10,9 @@ import (
 	"github.com/settlemq/settle/relay"
 )
 
-// sweepRuns is how many runs of cold ids one sweep looks at; the next goes on
-// behind them.
-const sweepRuns = 20_000
+// sweepRuns is how many runs of cold ids one sweep looks at, about a quarter of
+// a second's work; the next goes on behind them.
+const sweepRuns = 100_000
 
 const (
 	// A row that is there although its id was cold is listed, and its id taken
@@ -87,8 +87,12 @@ WHERE e.id = done.id`
 INSERT INTO t_outbox_gap (first_id, last_id, recorded_at) SELECT min(first_id), max(last_id), min(recorded_at) FROM gone HAVING count(*) > 0`
 )
 
-// Retain implements relay.Store. It looks at no more than limit rows and limit
-// checkpoints, and goes on behind them at the next call.
+// pruneMore is how many checkpoints are looked at for each row: a busy relay
+// writes hundreds in a second.
+const pruneMore = 10
+
+// Retain implements relay.Store. It looks at no more than limit rows and ten
+// times as many checkpoints, and goes on behind them at the next call.
 func (l *Log) Retain(ctx context.Context, lease relay.Lease, before time.Time, limit int) (int, error) {
 	gone := 0
 	err := l.write(ctx, lease, func(tx pgx.Tx) (err error) {
@@ -97,7 +101,7 @@ func (l *Log) Retain(ctx context.Context, lease relay.Lease, before time.Time, l
 				return err
 			}
 		}
-		return l.prune(ctx, tx, lease, limit)
+		return l.prune(ctx, tx, lease, limit*pruneMore)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("delete what is done: %w", err)
