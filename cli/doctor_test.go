@@ -104,3 +104,44 @@ func TestDoctorExaminesPostgreSQL(t *testing.T) {
 		t.Errorf("exit %d\n%s%s", code, out, errs)
 	}
 }
+
+func checksOf(t *testing.T, at string) map[string]bool {
+	t.Helper()
+	_, out, _ := run(t, "doctor", "--json", "--db", at)
+	var list []doctor.Finding
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	names := map[string]bool{}
+	for _, f := range list {
+		names[f.Check] = true
+	}
+	return names
+}
+
+func TestTheDocumentListsEachCheckOfTheDoctor(t *testing.T) {
+	at, _ := migrated(t)
+	postgres, sqlite := checksOf(t, postgresSchema(t)), checksOf(t, at)
+	page, err := os.ReadFile("../docs/doctor.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := 0
+	for line := range strings.Lines(string(page)) {
+		cells := strings.Split(line, "|")
+		if !strings.HasPrefix(line, "| `") || len(cells) != 5 {
+			continue
+		}
+		listed++
+		name, of := strings.Trim(cells[1], " `"), strings.TrimSpace(cells[2])
+		if postgres[name] != (of != "SQLite") || sqlite[name] != (of != "PostgreSQL") {
+			t.Errorf("%s is listed as of %s; PostgreSQL %v, SQLite %v", name, of, postgres[name], sqlite[name])
+		}
+	}
+	for name := range sqlite {
+		postgres[name] = true
+	}
+	if listed != len(postgres) {
+		t.Errorf("%d checks are listed, there are %d", listed, len(postgres))
+	}
+}
