@@ -61,7 +61,7 @@ type line struct {
 	in   *bufio.Reader
 }
 
-func dial(t *testing.T, p *drill.Proxy) line {
+func through(t *testing.T, p *drill.Proxy) line {
 	t.Helper()
 	c, err := net.Dial("tcp", p.Addr())
 	if err != nil {
@@ -86,7 +86,7 @@ func (l line) hear() (string, error) {
 
 func TestAProxyPassesBothWaysAndCountsBytes(t *testing.T) {
 	p, _ := proxied(t)
-	l := dial(t, p)
+	l := through(t, p)
 	l.say("hello")
 	if s, err := l.hear(); s != "ack hello" || err != nil {
 		t.Fatalf("heard %q, %v", s, err)
@@ -98,7 +98,7 @@ func TestAProxyPassesBothWaysAndCountsBytes(t *testing.T) {
 
 func TestACutResetsAllConnectionsAndRefusesNewOnesForAWhile(t *testing.T) {
 	p, _ := proxied(t)
-	a, b := dial(t, p), dial(t, p)
+	a, b := through(t, p), through(t, p)
 	for _, l := range []line{a, b} {
 		l.say("x")
 		if _, err := l.hear(); err != nil {
@@ -131,7 +131,7 @@ func TestACutResetsAllConnectionsAndRefusesNewOnesForAWhile(t *testing.T) {
 
 func TestLostAnswersReachTheServerButNotTheClient(t *testing.T) {
 	p, got := proxied(t)
-	l := dial(t, p)
+	l := through(t, p)
 	l.say("first")
 	if _, err := l.hear(); err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"path/filepath"
 	"reflect"
 	"testing"
 	"time"
@@ -12,18 +11,18 @@ import (
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/broker/memory"
 	"github.com/settlemq/settle/consumer"
+	"github.com/settlemq/settle/dial"
 	"github.com/settlemq/settle/drill"
 	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/relay"
 	"github.com/settlemq/settle/settletest"
-	"github.com/settlemq/settle/store/sqlite"
 )
 
 // watched are two services that a watch looks at: the order service emits, the
 // stock service hears.
 type watched struct {
 	t             *testing.T
-	orders, stock *sqlite.Store
+	orders, stock *dial.Database
 	services      []*drill.Service
 	watch         *drill.Watch
 	broker        *memory.Broker
@@ -31,23 +30,19 @@ type watched struct {
 
 var heard = map[string][]string{"stock": {"order.created", "order.cancelled"}}
 
-func watchShop(t *testing.T) *watched {
+func watchShop(t *testing.T, at func(service string) string) *watched {
 	t.Helper()
-	dir := settletest.Dir(t)
 	w := &watched{t: t, broker: memory.New(memory.Config{})}
-	open := func(name string) *sqlite.Store {
-		path := filepath.Join(dir, name+".db")
-		s, err := sqlite.Open(t.Context(), path, sqlite.Config{})
+	open := func(name string) *dial.Database {
+		u := at(name)
+		db := openDatabase(t, u)
+		service, err := drill.OpenService(name, u)
 		if err != nil {
 			t.Fatal(err)
 		}
-		service, err := drill.OpenService(name, "sqlite://"+path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = service.Close(); _ = s.Close() })
+		t.Cleanup(func() { _ = service.Close(); _ = db.Close() })
 		w.services = append(w.services, service)
-		return s
+		return db
 	}
 	w.orders, w.stock = open("order"), open("stock")
 	w.watch = drill.NewWatch(w.services, heard)
@@ -70,12 +65,12 @@ func (w *watched) append(id, eventType, order string, notBefore time.Time) {
 }
 
 func (w *watched) relay() *relay.Relay {
-	return relay.New(w.orders.Log(), w.broker, relay.Config{DelayAhead: time.Millisecond})
+	return relay.New(w.orders.Log, w.broker, relay.Config{DelayAhead: time.Millisecond})
 }
 
 // consume handles what is heard; o-bad is not digested.
 func (w *watched) consume() settletest.Runner {
-	c := consumer.New("stock", w.broker, w.stock.Inbox(), consumer.Config{Retry: settle.Backoff{Base: time.Millisecond, Attempts: 2}, RetryPoll: 5 * time.Millisecond})
+	c := consumer.New("stock", w.broker, w.stock.Inbox, consumer.Config{Retry: settle.Backoff{Base: time.Millisecond, Attempts: 2}, RetryPoll: 5 * time.Millisecond})
 	for _, eventType := range heard["stock"] {
 		c.Handle(eventType, func(_ context.Context, _ *sql.Tx, e *settle.Event) error {
 			if e.ID == "bad" {
@@ -105,8 +100,10 @@ func (w *watched) comes(want drill.State) {
 	}
 }
 
-func TestAWatchCountsWhatIsOnItsWay(t *testing.T) {
-	w := watchShop(t)
+func TestAWatchCountsWhatIsOnItsWay(t *testing.T) { onEachDatabase(t, testAWatchCountsWhatIsOnItsWay) }
+
+func testAWatchCountsWhatIsOnItsWay(t *testing.T, at func(service string) string) {
+	w := watchShop(t, at)
 	w.comes(drill.State{})
 	w.append("a", "order.created", "o-1", time.Time{})
 	w.append("bad", "order.created", "o-bad", time.Time{})
@@ -141,7 +138,7 @@ func TestAWatchCountsWhatIsOnItsWay(t *testing.T) {
 	w.comes(blocked)
 	stop()
 
-	if _, err := w.stock.Governance().Discard(t.Context(), govern.Act{By: "alice", Reason: "no such thing"}, 1); err != nil {
+	if _, err := w.stock.Governance.Discard(t.Context(), govern.Act{By: "alice", Reason: "no such thing"}, 1); err != nil {
 		t.Fatal(err)
 	}
 	w.comes(drill.State{Accepted: 4, Cancelled: 2, Timers: 1, Behind: 2})
