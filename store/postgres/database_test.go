@@ -17,13 +17,7 @@ import (
 // it ends.
 func DatabaseForTest(t testing.TB) string {
 	t.Helper()
-	at := os.Getenv("SETTLE_TEST_POSTGRES")
-	if at == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("SETTLE_TEST_POSTGRES is not set: export it with the URL that `scripts/services up postgres` prints")
-		}
-		t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: SETTLE_TEST_POSTGRES is not set; `scripts/services up postgres` prints its value")
-	}
+	at := serverForTest(t)
 	u, err := url.Parse(at)
 	if err != nil {
 		t.Fatal("SETTLE_TEST_POSTGRES can't be read")
@@ -46,6 +40,20 @@ func DatabaseForTest(t testing.TB) string {
 		}
 	})
 	return u.String()
+}
+
+// serverForTest returns the URL of the tests' server, and skips the test where
+// there is none.
+func serverForTest(t testing.TB) string {
+	t.Helper()
+	at := os.Getenv("SETTLE_TEST_POSTGRES")
+	if at == "" {
+		if os.Getenv("CI") != "" {
+			t.Fatal("SETTLE_TEST_POSTGRES is not set: export it with the URL that `scripts/services up postgres` prints")
+		}
+		t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: SETTLE_TEST_POSTGRES is not set; `scripts/services up postgres` prints its value")
+	}
+	return at
 }
 
 // OpenForTest opens the schema at a URL and closes it when the test ends.

@@ -19,12 +19,12 @@ type (
 	outboxCase  = storetest.OutboxCase[*sql.Tx]
 )
 
-func TestTheOutboxKeepsEveryRuleOfTheSuite(t *testing.T) { storetest.RunOutbox(t, openOutbox) }
+func TestTheOutboxKeepsEveryRuleOfTheSuite(t *testing.T) { storetest.RunOutbox(t, outboxes(t)) }
 
 // TestEveryRuleOfTheOutboxSuiteFailsABrokenStore gives each rule a store that
 // breaks it: a rule that lets it pass proves nothing.
 func TestEveryRuleOfTheOutboxSuiteFailsABrokenStore(t *testing.T) {
-	broken := brokenOutboxes()
+	broken, open := brokenOutboxes(), outboxes(t)
 	for _, c := range storetest.OutboxCases[*sql.Tx]() {
 		breaks, ok := broken[c.Name]
 		delete(broken, c.Name)
@@ -33,7 +33,7 @@ func TestEveryRuleOfTheOutboxSuiteFailsABrokenStore(t *testing.T) {
 			if !ok {
 				t.Fatal("no broken store shows that this rule bites")
 			}
-			if !outboxFails(t, c, breaks(openOutbox(t))) {
+			if !outboxFails(t, c, breaks(open(t))) {
 				t.Fatal("a broken store passes")
 			}
 		})
@@ -91,10 +91,17 @@ func (c *testClock) pass(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-func openOutbox(t testing.TB) outboxStore {
+// outboxes returns what opens an empty outbox for each case.
+func outboxes(suite testing.TB) func(testing.TB) outboxStore {
+	schemas := postgres.NewSchemasForTest(suite)
+	return func(t testing.TB) outboxStore {
+		// Rules are not about the disk: what is written here need not wait for it.
+		return openOutbox(t, schemas.Take(t)+"&synchronous_commit=off")
+	}
+}
+
+func openOutbox(t testing.TB, at string) outboxStore {
 	clock := &testClock{at: time.Now()}
-	// Rules are not about the disk: what is written here need not wait for it.
-	at := postgres.DatabaseForTest(t) + "&synchronous_commit=off"
 	s, other := postgres.OpenForTest(t, at, postgres.Config{Clock: clock.now}), postgres.OpenForTest(t, at, postgres.Config{Clock: clock.now})
 	return outboxStore{
 		Outbox: s, Begin: s.Begin, Commit: (*sql.Tx).Commit, Rollback: (*sql.Tx).Rollback,
