@@ -98,6 +98,11 @@ func TestTheSourcesOfAConfigFileAreMigratedAndLookedAt(t *testing.T) {
 	if out := must(t, cli.ExitOK, "dead", "list", "-c", config); !strings.Contains(out, "no dead letters") {
 		t.Errorf("the dead letters are\n%s", out)
 	}
+	t.Setenv("SETTLE_TEST_FILE", one)
+	if out := must(t, cli.ExitOK, "trail", "e-1", "--db", "order=sqlite://${SETTLE_TEST_FILE}"); !strings.Contains(out, "appended") {
+		t.Errorf("the trail by a placeholder is\n%s", out)
+	}
+	must(t, cli.ExitUsage, "trail", "e-1", "--db", "order=${NO_SUCH_VARIABLE}")
 	must(t, cli.ExitOK, "pause", "payment", "topic", "x", "-c", config)
 	must(t, cli.ExitOK, "resume", "payment", "topic", "x", "-c", config)
 	must(t, cli.ExitOK, "skip", "order", "e-1", "--reason", "a test", "-c", config)

@@ -29,7 +29,7 @@ type sources struct {
 
 func (s *sources) flags(c *cobra.Command) {
 	c.Flags().StringVar(&s.dir, "dir", ".", "directory of a shop: each NAME.db in it is the service NAME, unless it says that a database holds them")
-	c.Flags().StringArrayVar(&s.dbs, "db", nil, "a service's database as NAME=URL, instead of --dir; may be repeated")
+	c.Flags().StringArrayVar(&s.dbs, "db", nil, "a service's database as NAME=URL, instead of --dir; may be repeated; ${NAME} and ${file:/path} in it are replaced")
 	c.Flags().StringVarP(&s.config, "config", "c", "", "config file of settle serve: its sources, instead of --dir")
 }
 
@@ -96,6 +96,9 @@ func (s *sources) named() (named []namedURL, hide func(error) error, err error) 
 		name, raw, ok := strings.Cut(db, "=")
 		if !ok || name == "" || strings.Contains(name, ":") {
 			return nil, nil, usagef("--db %q is not NAME=URL, for instance order=sqlite:///var/lib/shop/order.db", name)
+		}
+		if raw, err = server.Expand(raw); err != nil {
+			return nil, nil, usagef("--db %s: %w", name, err)
 		}
 		if u, err := url.Parse(raw); err == nil && u.Scheme == "sqlite" {
 			if _, err := os.Stat(u.Path); err != nil {
