@@ -172,3 +172,31 @@ func TestNothingIsPublishedThatAPowerCutTakesBack(t *testing.T) {
 	}
 	t.Error("a relay that does not look whether a row is on the disk loses nothing either: the test proves nothing")
 }
+
+func TestWithASynchronousStandbyNothingThatIsReadCountsAsDurable(t *testing.T) {
+	srv := ownServer(t)
+	s := postgres.OpenForTest(t, srv.url+"?search_path=standby", postgres.Config{})
+	l := s.Log()
+	wants := func(want bool) {
+		t.Helper()
+		for until := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			p, err := l.Poll(t.Context(), relay.PollQuery{MaxRows: 10, MaxBytes: 1 << 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.NotDurable == want {
+				return
+			}
+			if time.Now().After(until) {
+				t.Fatalf("a page is not durable is %v, want %v", p.NotDurable, want)
+			}
+		}
+	}
+	wants(false)
+	for _, q := range []string{"ALTER SYSTEM SET synchronous_standby_names = 'far_away'", "SELECT pg_reload_conf()"} {
+		if _, err := s.Pool().Exec(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wants(true)
+}
