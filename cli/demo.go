@@ -56,7 +56,8 @@ The scenarios:
 Some dead letters may be left for you to repair; the commands are printed.
 
 Exit code 0: the proof holds. 1: an invariant is violated, or a fault never
-happened (200 orders are enough for all of them). 2: wrong usage. 3: not everything settled in time.`,
+happened (200 orders are enough for all of them). 2: wrong usage. 3: not
+everything settled in time.`,
 		Args: exactly(0, ""),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !c.Flags().Changed("seed") {
@@ -196,7 +197,7 @@ func (d *demo) prepare() ([]shop.FeedOrder, error) {
 		return nil, usagef("%w", err)
 	}
 	if feed.Skipped > 0 {
-		_, _ = fmt.Fprintf(d.Err, "%d bad rows of %s passed over\n", feed.Skipped, d.input)
+		_, _ = fmt.Fprintf(d.Err, "%s of %s passed over\n", count(feed.Skipped, "bad row", "bad rows"), d.input)
 	}
 	if d.all {
 		return feed.Orders, nil
@@ -266,7 +267,7 @@ func (d *demo) showAround(dir string) {
 // repair one, to whoever wants to try.
 func (d *demo) showLeft(dir string, left []drill.Letter) {
 	say := d.screen.say
-	say("\n%d dead letters are left for you: the coupon system did not answer for these orders.", len(left))
+	say("\n%s left for you: the coupon system did not answer in time.", count(len(left), "dead letter is", "dead letters are"))
 	for _, l := range left {
 		say("  %s  %s of order %s: %s", l.ID, l.EventType, l.Key, legible(l.Reason))
 	}

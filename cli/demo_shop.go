@@ -60,8 +60,8 @@ func (d *demo) drill(ctx context.Context, dir string, orders []shop.FeedOrder) (
 		return nil, err
 	}
 	defer s.end()
-	d.screen.say("A shop of %d processes in %s: %d orders, scenario %s, seed %d. Times are scaled for the drill: leases of %s, four attempts within a second, %s to pay (%s).",
-		s.processes(), dir, len(orders), d.plays.name, d.seed, drillLease, paymentWindow(len(orders)), shopFile)
+	d.screen.say("A shop of %d processes in %s: %s, scenario %s, seed %d. Times are scaled for the drill: leases of %s, four attempts within a second, %s to pay (%s).",
+		s.processes(), dir, count(len(orders), "order", "orders"), d.plays.name, d.seed, drillLease, paymentWindow(len(orders)), shopFile)
 	return drill.Run(ctx, drill.Config{
 		Dir: dir, Seed: d.seed, Faults: faults, Requests: plot.requests, Poisoned: plot.poisoned, Stuck: plot.stuck, Leave: plot.leave,
 		Timeout: d.timeout, Say: d.screen.say, Show: d.screen.show,
@@ -108,23 +108,10 @@ func (s *demoShop) connect() error {
 	}
 	s.tap = tap
 	s.close = append(s.close, tap.Close)
-	databases, err := shop.Databases(s.dir)
-	if err != nil {
+	if s.services, s.watch, err = openServices(s.dir); err != nil {
 		return err
 	}
-	for _, d := range databases {
-		db, err := drill.OpenService(d.Service, d.URL)
-		if err != nil {
-			return err
-		}
-		s.services = append(s.services, db)
-		s.close = append(s.close, db.Close)
-	}
-	handles := map[string][]string{}
-	for _, service := range shop.Services() {
-		handles[service.Name] = service.Handles
-	}
-	s.watch = drill.NewWatch(s.services, handles)
+	s.close = append(s.close, func() error { closeServices(s.services); return nil })
 	return nil
 }
 

@@ -392,7 +392,7 @@ func TestAShopSaysThatDeadLettersWaitForAPerson(t *testing.T) {
 			order(t, entry)
 			ordered = true
 		}
-		if strings.Contains(line, "dead letters wait for a person: settle dead list --dir "+dir) {
+		if strings.Contains(line, "1 dead letter waits for a person: settle dead list --dir "+dir) {
 			_ = cmd.Process.Signal(syscall.SIGTERM)
 			break
 		}

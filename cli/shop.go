@@ -11,13 +11,11 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/settlemq/settle/consumer"
 	"github.com/settlemq/settle/examples/shop"
-	"github.com/settlemq/settle/govern"
 )
 
 // shopFile is the config file that a shop's directory may bring along: a demo
@@ -110,61 +108,6 @@ func (a *app) runShop(ctx context.Context, dir, listen string, file Config) erro
 	return nil
 }
 
-// watchShop says how many orders have not settled, whenever that changes.
-func (a *app) watchShop(ctx context.Context, dir string) {
-	last := ""
-	for tick := time.NewTicker(time.Second); ; {
-		select {
-		case <-ctx.Done():
-			tick.Stop()
-			return
-		case <-tick.C:
-		}
-		open, err := shop.Unsettled(ctx, dir)
-		if err != nil {
-			continue // the services may still be making their tables
-		}
-		dead, err := openLetters(ctx, dir)
-		if err != nil {
-			continue
-		}
-		// The age and the cause change all the time; they are no news.
-		if now := fmt.Sprint(len(open), dead); now != last {
-			last = now
-			_, _ = fmt.Fprintln(a.Err, standing(open, dead, dir))
-		}
-	}
-}
-
-// standing says what has not settled, and what waits for a person.
-func standing(open []shop.UnsettledOrder, dead int, dir string) string {
-	line := "every order has settled"
-	if dead > 0 {
-		line = fmt.Sprintf("%d dead letters wait for a person: settle dead list --dir %s", dead, shellWords([]string{dir}))
-	}
-	if len(open) > 0 {
-		first := open[0]
-		waiting := fmt.Sprintf("%d orders have not settled; the oldest waits for %s: %s", len(open), first.Age.Round(time.Second), legible(first.Cause))
-		if dead > 0 {
-			return waiting + "; " + line
-		}
-		return waiting
-	}
-	return line
-}
-
-// openLetters counts the dead letters that nobody has dealt with, up to 1,000
-// of each service.
-func openLetters(ctx context.Context, dir string) (int, error) {
-	fed, done, err := (&sources{dir: dir}).open(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer done()
-	letters, err := fed.DeadLetters(ctx, govern.Filter{Limit: 1000})
-	return len(letters), err
-}
-
 func (a *app) shopStockCommand() *cobra.Command {
 	var dir string
 	c := &cobra.Command{
@@ -194,7 +137,7 @@ func (a *app) shopStockCommand() *cobra.Command {
 			if err := shop.Stock(c.Context(), dir, levels...); err != nil {
 				return unreachablef("%w", err)
 			}
-			_, err = fmt.Fprintf(a.Out, "%d articles stocked\n", len(levels))
+			_, err = fmt.Fprintf(a.Out, "%s stocked\n", count(len(levels), "article", "articles"))
 			return err
 		},
 	}

@@ -136,7 +136,7 @@ func describeStanding(s outside.Standing) string {
 	for _, mode := range slices.Sorted(maps.Keys(s.Misbehaved)) {
 		met = append(met, fmt.Sprintf("%d × %s", s.Misbehaved[mode], mode))
 	}
-	line := fmt.Sprintf("%-10s %s; asked %d times", s.System, strings.Join(rules, ", else "), s.Asked)
+	line := fmt.Sprintf("%-10s %s; asked %s", s.System, strings.Join(rules, ", else "), count(int(s.Asked), "time", "times"))
 	if len(done) > 0 {
 		line += "; ledger: " + strings.Join(done, ", ")
 	}
