@@ -96,8 +96,8 @@ func printDead(w io.Writer, letters []govern.DeadLetter) error {
 		return err
 	}
 	for _, d := range letters {
-		if _, err := fmt.Fprintf(w, "%-14s %-9s %-18s %-20s key %-14s %2d attempts, %d behind, since %s: %s\n",
-			letterID(d), d.State, d.Class, legible(d.EventType), legible(d.Key), d.Attempts, d.Behind, d.OpenedAt.UTC().Format(time.DateTime), legible(d.Reason)); err != nil {
+		if _, err := fmt.Fprintf(w, "%-14s %-9s %-18s %-20s key %-14s %11s, %d behind, since %s: %s\n",
+			letterID(d), d.State, d.Class, legible(d.EventType), legible(d.Key), count(d.Attempts, "attempt", "attempts"), d.Behind, d.OpenedAt.UTC().Format(time.DateTime), legible(d.Reason)); err != nil {
 			return err
 		}
 	}
@@ -147,6 +147,9 @@ func (a *app) deadShowCommand() *cobra.Command {
 	return c
 }
 
+// letterIndent is the width of the labels of a letter.
+const letterIndent = "             "
+
 func printLetter(w io.Writer, d govern.DeadLetter) error {
 	body := d.Payload
 	if len(body) == 0 {
@@ -156,9 +159,9 @@ func printLetter(w io.Writer, d govern.DeadLetter) error {
 	if d.ClosedAt != nil {
 		closed = fmt.Sprintf("closed       %s by %s\n", d.ClosedAt.UTC().Format(time.RFC3339), legible(d.ClosedBy))
 	}
-	_, err := fmt.Fprintf(w, "dead letter  %s  %s\nevent        %s  %s\nkey          %s  (biz key %s, trace %s)\nclass        %s after %d attempts\nreason       %s\nfound at     %s[%d]@%d\nbehind it    %d events of the same key\nopened       %s, due %s\n%spayload      %q\n",
-		letterID(d), d.State, legible(d.EventType), legible(d.EventID), legible(d.Key), legible(d.BizKey), legible(d.TraceID), d.Class, d.Attempts, legibleLines(d.Reason, "             "),
-		d.Topic, d.Partition, d.Offset, d.Behind, d.OpenedAt.UTC().Format(time.RFC3339), d.DueAt.UTC().Format(time.RFC3339), closed, body)
+	_, err := fmt.Fprintf(w, "dead letter  %s  %s\nevent        %s  %s\nkey          %s  (biz key %s, trace %s)\nclass        %s after %s\nreason       %s\nfound at     %s[%d]@%d\nbehind it    %s of the same key\nopened       %s, due %s\n%spayload      %s\n",
+		letterID(d), d.State, legible(d.EventType), legible(d.EventID), legible(d.Key), legible(d.BizKey), legible(d.TraceID), d.Class, count(d.Attempts, "attempt", "attempts"), legibleLines(d.Reason, letterIndent),
+		d.Topic, d.Partition, d.Offset, count(d.Behind, "event", "events"), d.OpenedAt.UTC().Format(time.RFC3339), d.DueAt.UTC().Format(time.RFC3339), closed, legiblePayload(body, letterIndent))
 	return err
 }
 
@@ -223,7 +226,7 @@ func (b bulk) run(ctx context.Context, a *app, fed *govern.Federation, words []s
 		}
 		a.tellLimit(letters, f.Limit)
 		if !b.yes {
-			_, _ = fmt.Fprintf(a.Err, "%d open dead letters are selected; say --yes to %s them\n", len(letters), b.verb)
+			_, _ = fmt.Fprintf(a.Err, "%s selected; say --yes to %s\n", count(len(letters), "open dead letter is", "open dead letters are"), b.verb)
 			if len(letters) == 0 {
 				return []letterOutcome{}, nil
 			}

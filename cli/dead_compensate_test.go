@@ -52,7 +52,7 @@ func TestDeadLettersAreCompensatedAndTheTrailSaysSo(t *testing.T) {
 			t.Errorf("without a reason it prints\n%s", out)
 		}
 	}
-	if out := must(t, cli.ExitFinding, "dead", "compensate", "--type", "order.created", "--reason", "x", "--dir", dir); !strings.Contains(out, "3 open dead letters are selected; say --yes to compensate them") {
+	if out := must(t, cli.ExitFinding, "dead", "compensate", "--type", "order.created", "--reason", "x", "--dir", dir); !strings.Contains(out, "3 open dead letters are selected; say --yes to compensate") {
 		t.Errorf("without --yes it prints\n%s", out)
 	}
 	var outcomes []struct{ Result, Why string }

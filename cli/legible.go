@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"bytes"
+	"encoding/json"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -32,6 +34,15 @@ func legibleLines(text, indent string) string {
 		lines[i] = escaped(strings.ReplaceAll(line, "\t", "    "))
 	}
 	return strings.Join(lines, "\n"+indent)
+}
+
+// legiblePayload indents JSON, a line for each field, and quotes what is none.
+func legiblePayload(body []byte, indent string) string {
+	var lines bytes.Buffer
+	if json.Indent(&lines, body, "", "  ") != nil {
+		return strconv.Quote(string(body))
+	}
+	return legibleLines(lines.String(), indent)
 }
 
 func escaped(line string) string {
