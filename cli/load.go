@@ -43,9 +43,8 @@ func (a *app) loadCommand() *cobra.Command {
 				return err
 			}
 			if stock != "" {
-				from := sources{dir: stock}
-				if _, _, err := from.urls(); err != nil {
-					return err
+				if there, _ := shop.Holds(stock); !there {
+					return usagef("there is no shop in %s; name the directory of one with --stock", stock)
 				}
 				if err := shop.Stock(c.Context(), stock, shop.Demand(orders)...); err != nil {
 					return unreachablef("%w", err)

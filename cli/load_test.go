@@ -108,9 +108,12 @@ func TestALoadStocksWhatItOrdersAndRefusesWhatCanNotBe(t *testing.T) {
 	if err := db.Reader().QueryRow(`SELECT count(*) FROM t_stock`).Scan(&articles); err != nil || articles == 0 {
 		t.Errorf("%d articles are stocked, %v", articles, err)
 	}
+	if code, _, errs := run(t, "load", "--stock", os.TempDir()+"/no-such-shop"); code != cli.ExitUsage || !strings.Contains(errs, "with --stock") || strings.Contains(errs, "--dir") {
+		t.Errorf("exit %d, %q", code, errs)
+	}
 	for _, args := range [][]string{
 		{"load", "--url", "127.0.0.1:8080"}, {"load", "--rate", "0"}, {"load", "--rate", "-5"}, {"load", "--for", "0s"}, {"load", "--rate", "NaN"}, {"load", "--rate", "Inf"},
-		{"load", "--rate", "1e9", "--for", "1h"}, {"load", "--url", url, "--stock", os.TempDir() + "/no-such-shop"},
+		{"load", "--rate", "1e9", "--for", "1h"},
 	} {
 		if code, _, errs := run(t, args...); code != cli.ExitUsage || errs == "" {
 			t.Errorf("settle %v: exit %d, %q", args, code, errs)
