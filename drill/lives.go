@@ -19,7 +19,7 @@ func livesInvariant(lives []Lives) Invariant {
 		inv.Checked += int64(l.Started)
 		if l.Failed > 0 {
 			inv.Violations += int64(l.Failed)
-			inv.Examples = append(inv.Examples, fmt.Sprintf("%s ended by itself %d times: %s", l.Name, l.Failed, l.Last))
+			inv.Examples = append(inv.Examples, fmt.Sprintf("%s ended by itself %s: %s", l.Name, times(l.Failed, "time"), l.Last))
 		}
 	}
 	return inv

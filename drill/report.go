@@ -107,7 +107,7 @@ func (r *Report) Failures() []string {
 			checked++
 		}
 		if inv.Violations > 0 {
-			bad = append(bad, fmt.Sprintf("%s is violated %d times (%s): %s", inv.ID, inv.Violations, inv.Name, strings.Join(inv.Examples, "; ")))
+			bad = append(bad, fmt.Sprintf("%s is violated %s (%s): %s", inv.ID, times(int(inv.Violations), "time"), inv.Name, strings.Join(inv.Examples, "; ")))
 		}
 	}
 	if checked < MinChecked {
@@ -119,7 +119,7 @@ func (r *Report) Failures() []string {
 		}
 	}
 	if r.DeadLettersOpen != r.DeadLettersLeft {
-		bad = append(bad, fmt.Sprintf("%d dead letters are open; %d were to be left", r.DeadLettersOpen, r.DeadLettersLeft))
+		bad = append(bad, fmt.Sprintf("%s open; %d were to be left", times(int(r.DeadLettersOpen), "dead letter"), r.DeadLettersLeft))
 	}
 	return bad
 }

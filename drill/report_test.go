@@ -61,11 +61,11 @@ func TestAProofHoldsOnlyIfFaultsHappenedAndInvariantsWereExaminedAndHold(t *test
 		t.Errorf("a good run fails: %v", bad)
 	}
 	for says, spoil := range map[string]func(*Report){
-		"pause never happened":       func(r *Report) { r.Faults[0].Times = 0 },
-		"I05 is violated 3":          func(r *Report) { r.Invariants[4].Violations = 3 },
-		"1 dead letters are open; 2": func(r *Report) { r.DeadLettersLeft = 2 },
-		"1 dead letters are open; 0": func(r *Report) { r.DeadLettersLeft = 0 },
-		"only 5 invariants":          func(r *Report) { r.Invariants = r.Invariants[:5] },
+		"pause never happened":  func(r *Report) { r.Faults[0].Times = 0 },
+		"I05 is violated 3":     func(r *Report) { r.Invariants[4].Violations = 3 },
+		"1 dead letter open; 2": func(r *Report) { r.DeadLettersLeft = 2 },
+		"1 dead letter open; 0": func(r *Report) { r.DeadLettersLeft = 0 },
+		"only 5 invariants":     func(r *Report) { r.Invariants = r.Invariants[:5] },
 	} {
 		r := proven(t)
 		spoil(&r)

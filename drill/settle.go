@@ -62,7 +62,7 @@ func (r *run) repair(ctx context.Context, poison int) error {
 	leave := r.ofStuck(letters)
 	leave = leave[:min(len(leave), r.cfg.Leave)]
 	todo := slices.DeleteFunc(letters, func(l Letter) bool { return slices.Contains(leave, l) })
-	r.cfg.Say("%d dead letters wait for a person.", len(todo))
+	r.cfg.Say("A person has to decide about %s.", times(len(todo), "dead letter"))
 	if err := r.sys.Repair(ctx, todo); err != nil {
 		return err
 	}

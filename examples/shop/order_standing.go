@@ -109,7 +109,11 @@ func (s *standing) retried(t govern.Step) string {
 	if t.NextAt != nil {
 		text += " at " + t.NextAt.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("%s after %d attempts: %s%s", text, t.Attempts, t.Note, s.paused(t.Service, t.Group))
+	attempts := "1 attempt"
+	if t.Attempts != 1 {
+		attempts = fmt.Sprintf("%d attempts", t.Attempts)
+	}
+	return fmt.Sprintf("%s after %s: %s%s", text, attempts, t.Note, s.paused(t.Service, t.Group))
 }
 
 // onItsWay names the oldest event that the broker does not have yet, or that a

@@ -83,7 +83,7 @@ func TestWhatAnOrderWaitsForIsNamed(t *testing.T) {
 		"a retry": {created().sent("order", lifecycle.OrderCreated).step("risk", "risk", govern.StageParked, lifecycle.OrderCreated).wait("handler_error: no", 3),
 			"order.created is tried again by risk at 2026-03-01T12:01:03Z after 3 attempts: handler_error: no"},
 		"a retry of the relay": {created().step("order", "", govern.StageAppended, lifecycle.OrderCreated).step("order", "", govern.StageParked, lifecycle.OrderCreated).wait("publish_refused: no", 1),
-			"order.created is tried again by the relay of order at 2026-03-01T12:01:02Z after 1 attempts: publish_refused: no"},
+			"order.created is tried again by the relay of order at 2026-03-01T12:01:02Z after 1 attempt: publish_refused: no"},
 		"a dead letter": {created().sent("order", lifecycle.OrderCreated).letter("inventory", "inventory", lifecycle.OrderCreated, govern.StateOpen),
 			"order.created is a dead letter at inventory: it hangs"},
 		"a dead letter of a relay": {created().letter("order", "", lifecycle.OrderCreated, govern.StateOpen), "order.created is a dead letter at the relay of order: it hangs"},
