@@ -22,6 +22,9 @@ type StoreConfig struct {
 	// Existing refuses a database that is missing or was never one of Settle's,
 	// and leaves it as it is. Defaults to false: its tables are made.
 	Existing bool
+	// MaxConns bounds the connections that business transactions and consumers
+	// have at once on PostgreSQL, and as many again may read. Defaults to 16.
+	MaxConns int
 	// Crash is called at named points by tests that kill the process there.
 	// Defaults to nil: nothing.
 	Crash func(point string)
@@ -108,7 +111,7 @@ func Store(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, erro
 }
 
 func openPostgres(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, error) {
-	s, err := postgres.Open(ctx, rawURL, postgres.Config{Service: cfg.Service, Existing: cfg.Existing, Crash: cfg.Crash})
+	s, err := postgres.Open(ctx, rawURL, postgres.Config{Service: cfg.Service, Existing: cfg.Existing, MaxConns: cfg.MaxConns, Crash: cfg.Crash})
 	if err != nil {
 		return nil, foreign(err, postgres.ErrForeign)
 	}

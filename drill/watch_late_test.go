@@ -1,6 +1,7 @@
 package drill_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/settlemq/settle"
@@ -10,7 +11,7 @@ import (
 // On PostgreSQL ids are given before the commit, so the later event may be seen
 // first.
 func TestAWatchCountsAnEventThatShowsAfterALaterOne(t *testing.T) {
-	at := postgresSchema(t, "test_"+settle.NewID()[:8]+"_late")
+	at := postgresSchema(t, "test_"+strings.ReplaceAll(settle.NewID(), "-", ""))
 	db := openDatabase(t, at)
 	defer func() { _ = db.Close() }()
 	service, err := drill.OpenService("order", at)

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/examples/shop/lifecycle"
@@ -73,6 +75,9 @@ const findStock = `SELECT available FROM t_stock WHERE sku = $1`
 // An article that is not known is an error: stocking it and trying again helps.
 func (s *inventoryService) look(ctx context.Context, tx *sql.Tx, lines []Item) (when, reason string, err error) {
 	when = lifecycle.InStock
+	// Whoever locks several articles does so in one order, lest two wait for
+	// each other.
+	lines = slices.SortedFunc(slices.Values(lines), func(a, b Item) int { return strings.Compare(a.SKU, b.SKU) })
 	for _, it := range lines {
 		var available int64
 		err := tx.QueryRowContext(ctx, locked(s.db, findStock), it.SKU).Scan(&available)

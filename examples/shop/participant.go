@@ -37,13 +37,17 @@ type base struct {
 	outside outsiders
 }
 
+// connections is how many a service may have for its transactions in one
+// process: a shop of a process for each role fits on a server that allows 100.
+const connections = 4
+
 // openService opens the database of a service and makes its business tables.
 func openService(ctx context.Context, dir, service string, crash func(string)) (*dial.Database, error) {
 	u, err := databaseURL(dir, service)
 	if err != nil {
 		return nil, err
 	}
-	db, err := dial.Store(ctx, u, dial.StoreConfig{Service: service, Crash: crash})
+	db, err := dial.Store(ctx, u, dial.StoreConfig{Service: service, MaxConns: connections, Crash: crash})
 	if err != nil {
 		return nil, err
 	}
