@@ -106,6 +106,16 @@ func TestTheSourcesOfAConfigFileAreMigratedAndLookedAt(t *testing.T) {
 	must(t, cli.ExitOK, "pause", "payment", "topic", "x", "-c", config)
 	must(t, cli.ExitOK, "resume", "payment", "topic", "x", "-c", config)
 	must(t, cli.ExitOK, "skip", "order", "e-1", "--reason", "a test", "-c", config)
+	// One that is away hides its own part only, and a list is whole or an error.
+	away := writeConfig(t, t.TempDir(), "embedded: {dir: "+dir+"/broker}\nsources:\n  order: {db: '"+sqliteURL(one)+"'}\n  gone: {db: 'postgres://ann:c4n4ry@127.0.0.1:1/x'}\n")
+	if out := must(t, cli.ExitOK, "trail", "e-1", "-c", away); !strings.Contains(out, "appended") || !strings.Contains(out, "! gone did not answer") {
+		t.Errorf("with one away the trail is\n%s", out)
+	}
+	for _, words := range [][]string{{"dead", "list"}, {"dead", "show", "gone:1"}, {"pause", "gone", "relay"}} {
+		if out := must(t, cli.ExitUnreachable, append(words, "-c", away)...); !strings.Contains(out, "open the database of gone") || strings.Contains(out, "c4n4ry") {
+			t.Errorf("%v: %s", words, out)
+		}
+	}
 	if out := must(t, cli.ExitUsage, "trail", "e-1", "-c", config, "--db", "a="+sqliteURL(one)); !strings.Contains(out, "not both") {
 		t.Errorf("with both it says\n%s", out)
 	}

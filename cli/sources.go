@@ -33,7 +33,8 @@ func (s *sources) flags(c *cobra.Command) {
 	c.Flags().StringVarP(&s.config, "config", "c", "", "config file of settle serve: its sources, instead of --dir")
 }
 
-// open opens them all. done closes them.
+// open opens them all; one that can't be opened says so whenever it is asked.
+// done closes them.
 func (s *sources) open(ctx context.Context) (fed *govern.Federation, done func(), err error) {
 	named, hide, err := s.urls()
 	if err != nil {
@@ -46,18 +47,28 @@ func (s *sources) open(ctx context.Context) (fed *govern.Federation, done func()
 		}
 	}
 	var list []govern.Source
+	var silent error
 	for _, n := range named {
 		db, err := dial.Store(ctx, n.url, dial.StoreConfig{Service: n.name, Existing: true, Crash: s.crash})
-		if err != nil {
+		var wrong *dial.URLError
+		switch {
+		case errors.As(err, &wrong):
 			done()
-			var wrong *dial.URLError
-			if errors.As(err, &wrong) {
-				return nil, nil, usagef("--db %s: %w", n.name, err)
-			}
+			return nil, nil, usagef("--db %s: %w", n.name, err)
+		case errors.Is(err, dial.ErrForeign):
+			done()
 			return nil, nil, unreachablef("open the database of %s: %w", n.name, hide(err))
+		case err != nil:
+			silent = unreachablef("open the database of %s: %w", n.name, hide(err))
+			list = append(list, govern.Source{Name: n.name, Store: absent{silent}})
+			continue
 		}
 		open = append(open, db)
 		list = append(list, govern.Source{Name: n.name, Store: db.Governance})
+	}
+	// One that is away hides its own part only; with all of them nothing is left.
+	if len(open) == 0 && silent != nil {
+		return nil, nil, silent
 	}
 	return govern.NewFederation(list...), done, nil
 }
