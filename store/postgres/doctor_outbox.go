@@ -19,7 +19,7 @@ func (x *examination) outboxChecks() []check {
 		{"sequence", "an id that is given again is refused, or lies behind the relay where nobody reads", x.sequenceBehind},
 		{"payload", "consumers get the payload as the database returns it, and it may be another text than was written", x.payload},
 		{"generation", "a relay whose position belongs to another life of the table (restored, emptied) stops", x.generation},
-		{"never_sent", "a row below the relay's position that was never sent counts as sent, and is deleted as such", x.neverSent},
+		{"never_sent", "a row below the relay's position that was never sent, because a program has chosen its id itself, counts as sent and is deleted as such", x.neverSent},
 	}
 }
 

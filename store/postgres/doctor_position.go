@@ -124,7 +124,7 @@ func (x *examination) neverSent(ctx context.Context) (diagnosis, error) {
 	if len(missed) > len(events) {
 		events = append(events, "…")
 	}
-	return diagnosis{doctor.Bad, fmt.Sprintf("%d of %d, because a program has chosen their ids itself: %s", len(missed), looked, strings.Join(events, ", ")),
+	return diagnosis{doctor.Bad, fmt.Sprintf("%d of %d were never acknowledged: %s", len(missed), looked, strings.Join(events, ", ")),
 		"INSERT INTO t_outbox_extra (id, reason, added_at) VALUES " + strings.Join(values, ", ")}, nil
 }
 

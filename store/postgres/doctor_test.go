@@ -3,8 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -133,7 +131,7 @@ func TestADoctorFindsWhatWasPlantedAndSaysWhatMendsIt(t *testing.T) {
 		{"time_zone", doctor.Warn, classicOutbox, "next_retry_time, created_at of t_outbox_event have none", false},
 		{"generation", doctor.Bad, "TRUNCATE t_outbox_event RESTART IDENTITY", "has read up to id 10", false},
 		{"generation", doctor.Bad, "UPDATE t_outbox_event SET event_id = 'other' WHERE id = 10", "e10 at id 10, and there is other", false},
-		{"never_sent", doctor.Bad, insert + "8, 'below', 'x', 'k', ''", "1 of 5, because a program has chosen their ids itself: below", true},
+		{"never_sent", doctor.Bad, insert + "8, 'below', 'x', 'k', ''", "1 of 5 were never acknowledged: below", true},
 		{"relay", doctor.Warn, "UPDATE t_outbox_lease SET clean = false", "me leads", false},
 		{"relay", doctor.Warn, "UPDATE t_outbox_lease SET clean = false; DELETE FROM settle_renewal", "me ended without giving the lease back", false},
 		{"relay", doctor.Warn, "UPDATE t_outbox_lease SET deaths = 3", "the 3 leaders before me died", false},
@@ -194,107 +192,6 @@ func TestADoctorNamesTheSessionThatMayBeTheOtherRelay(t *testing.T) {
 	}
 }
 
-// role makes a role that is dropped when the test ends, and returns its URL.
-func role(t *testing.T, at, options string) (name, url string) {
-	t.Helper()
-	name = "test_" + strings.ReplaceAll(settle.NewID(), "-", "")
-	execute(t, at, "CREATE ROLE "+name+" LOGIN PASSWORD 'canary' "+options)
-	t.Cleanup(func() { execute(t, os.Getenv("SETTLE_TEST_POSTGRES"), "DROP OWNED BY "+name+"; DROP ROLE "+name) })
-	return name, as(t, at, name, "canary")
-}
-
-func as(t *testing.T, at, user, password string) string {
-	t.Helper()
-	u, err := url.Parse(at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.User = url.UserPassword(user, password)
-	return u.String()
-}
-
-func TestADoctorNamesTheRightsThatARoleLacks(t *testing.T) {
-	at, _ := relayed(t)
-	name, asRole := role(t, at, "")
-	f := diagnose(t, asRole, DoctorConfig{})["schema"]
-	if f.Verdict != doctor.Bad || !strings.Contains(f.Found, name+" may not use schema") {
-		t.Fatalf("found %+v", f)
-	}
-	execute(t, at, f.Fix)
-	all := diagnose(t, asRole, DoctorConfig{})
-	f = all["privileges"]
-	if f.Verdict != doctor.Bad || !strings.Contains(f.Fix, "GRANT SELECT ON settle_schema, v_outbox_event") || !strings.Contains(f.Fix, "GRANT SELECT, INSERT ON t_audit TO") {
-		t.Fatalf("found %+v", f)
-	}
-	if f := all["schema"]; f.Verdict != doctor.Warn || !strings.Contains(f.Found, "can't be looked at") {
-		t.Errorf("a version that may not be read: %+v", f)
-	}
-	execute(t, at, f.Fix)
-	execute(t, at, "REVOKE DELETE ON t_outbox_extra FROM "+name)
-	f = diagnose(t, asRole, DoctorConfig{})["privileges"]
-	if f.Verdict != doctor.Bad || f.Fix != "GRANT DELETE ON t_outbox_extra TO "+name {
-		t.Errorf("found %+v", f)
-	}
-	execute(t, at, f.Fix)
-	all = diagnose(t, asRole, DoctorConfig{})
-	for name, f := range all {
-		if f.Verdict != doctor.OK && !slices.Contains(ofTheServer(), name) {
-			t.Errorf("a role that has its rights: %+v", f)
-		}
-	}
-	if f := all["old_relay"]; !strings.Contains(f.Found, "sessions of other roles are hidden from "+name+": GRANT pg_monitor TO "+name) {
-		t.Errorf("it does not say what it can't see: %+v", f)
-	}
-}
-
-func TestADoctorFindsASettingWhereItComesFrom(t *testing.T) {
-	at, _ := relayed(t)
-	name, asRole := role(t, at, "")
-	execute(t, at, "GRANT USAGE ON SCHEMA "+schemaOf(t, at)+" TO "+name)
-	for _, c := range []struct {
-		check   string
-		verdict doctor.Verdict
-		setting string
-	}{
-		{"synchronous_commit", doctor.Bad, "synchronous_commit = off"},
-		{"isolation", doctor.Warn, "default_transaction_isolation = 'repeatable read'"},
-		{"writable", doctor.Bad, "default_transaction_read_only = on"},
-	} {
-		for _, where := range []string{"", " IN DATABASE postgres"} {
-			execute(t, at, "ALTER ROLE "+name+where+" SET "+c.setting)
-			f := diagnose(t, asRole, DoctorConfig{})[c.check]
-			if f.Verdict != c.verdict {
-				t.Errorf("%s: %+v", c.setting, f)
-			}
-			if f := diagnose(t, at, DoctorConfig{})["synchronous_commit"]; c.check == f.Check && (f.Verdict != doctor.Warn || !strings.Contains(f.Found, "off for "+name)) {
-				t.Errorf("of another role: %+v", f)
-			}
-			execute(t, at, f.Fix)
-			if f := diagnose(t, asRole, DoctorConfig{})[c.check]; f.Verdict != doctor.OK {
-				t.Errorf("after %s: %+v", c.setting, f)
-			}
-		}
-	}
-	execute(t, at, "ALTER ROLE "+name+" CONNECTION LIMIT 5")
-	f := diagnose(t, asRole, DoctorConfig{})["connections"]
-	if f.Verdict != doctor.Bad || !strings.Contains(f.Found, "role "+name+" allows 5") {
-		t.Errorf("found %+v", f)
-	}
-	execute(t, at, f.Fix)
-	if f := diagnose(t, asRole, DoctorConfig{})["connections"]; strings.Contains(f.Found, name) {
-		t.Errorf("after the fix: %+v", f)
-	}
-}
-
-func schemaOf(t *testing.T, at string) string {
-	t.Helper()
-	u, err := url.Parse(at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u.Query().Get("search_path")
-}
-
 func TestADoctorNamesASchemaThatIsNotThere(t *testing.T) {
 	at := DatabaseForTest(t)
 	all := diagnose(t, at, DoctorConfig{})
@@ -340,117 +237,6 @@ func TestADoctorComparesTheClocks(t *testing.T) {
 		}
 		if f.Verdict != want || want != doctor.OK && !strings.Contains(f.Found, side) {
 			t.Errorf("by %s: %+v", by, f)
-		}
-	}
-}
-
-func TestWhoCanNotConnectIsToldWhichWordIsWrongAndWhatMendsIt(t *testing.T) {
-	at := DatabaseForTest(t)
-	name, asRole := role(t, at, "")
-	u, err := url.Parse(asRole)
-	if err != nil {
-		t.Fatal(err)
-	}
-	with := func(change func(u *url.URL)) string {
-		other := *u
-		change(&other)
-		return other.String()
-	}
-	for _, c := range []struct{ at, cause, fix string }{
-		{as(t, at, name, "canary-wrong"), "password authentication failed", "ALTER ROLE " + name + " PASSWORD"},
-		{as(t, at, "test_nobody", "canary"), "password authentication failed", "put the right password"},
-		{with(func(u *url.URL) { u.Path = "/canary_none" }), `"canary_none" does not exist`, "CREATE DATABASE canary_none OWNER " + name},
-		{with(func(u *url.URL) { u.Host = "127.0.0.1:1" }), "nothing listens there", "start the server"},
-		{with(func(u *url.URL) { u.Host = "host.invalid:5432" }), "can't be resolved", "the right host"},
-		{with(func(u *url.URL) { u.RawQuery = "sslmode=require" }), "refused TLS", "sslmode"},
-		{"postgres://a:canary@127.0.0.1:x/d", "can't be read", "postgres://user:password@host"},
-	} {
-		_, err := NewDoctor(c.at, DoctorConfig{}).Check(t.Context())
-		if err == nil || !strings.Contains(err.Error(), c.cause) || !strings.Contains(err.Error(), c.fix) {
-			t.Errorf("says %v; want %s, %s", err, c.cause, c.fix)
-			continue
-		}
-		if said := strings.ReplaceAll(err.Error(), "canary_none", ""); strings.Contains(said, "canary") || strings.Contains(said, "\n") {
-			t.Errorf("shows a password, or is no sentence: %v", err)
-		}
-	}
-	execute(t, at, "ALTER ROLE "+name+" NOLOGIN")
-	if _, err := NewDoctor(asRole, DoctorConfig{}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "ALTER ROLE "+name+" LOGIN") {
-		t.Errorf("a role that may not log in: %v", err)
-	}
-}
-
-// What the migrations are read as is what the server makes of them.
-func TestTheMigrationsAreReadAsTheServerReadsThem(t *testing.T) {
-	at := DatabaseForTest(t)
-	s := OpenForTest(t, at, Config{})
-	want, err := wantedThings()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var read, made []string
-	for _, w := range want {
-		if w.kind != wantView {
-			read = append(read, strings.Join([]string{w.kind, w.table, w.name, w.typed}, " "))
-		}
-	}
-	rows, err := s.own.Query(t.Context(), `SELECT 'table ' || relname || ' ' || relname || ' ' FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND relname <> 'settle_schema'
-UNION ALL SELECT 'column ' || c.relname || ' ' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod) FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND attnum > 0 AND NOT attisdropped
- WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relname <> 'settle_schema'
-UNION ALL SELECT 'index ' || tablename || ' ' || indexname || ' ' FROM pg_indexes WHERE schemaname = current_schema() AND indexname NOT LIKE '%\_pkey'
-UNION ALL SELECT 'trigger ' || c.relname || ' ' || t.tgname || ' ' FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal AND c.relnamespace = current_schema()::regnamespace`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if made, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(read)
-	slices.Sort(made)
-	if !slices.Equal(read, made) {
-		t.Errorf("read\n%s\nmade\n%s", strings.Join(read, "\n"), strings.Join(made, "\n"))
-	}
-}
-
-func TestBlocksOfIDsAreToldFromGaps(t *testing.T) {
-	list := func(f func(add func(int64))) (ids []int64) {
-		f(func(id int64) { ids = append(ids, id) })
-		slices.Sort(ids)
-		return slices.Compact(ids)
-	}
-	for _, c := range []struct {
-		name             string
-		ids              []int64
-		increment, start int64
-		want             int64
-	}{
-		{"none", nil, 1, 1, 1},
-		{"one by one", list(func(add func(int64)) {
-			for i := range int64(100) {
-				add(i)
-			}
-		}), 1, 1, 1},
-		{"every fourth rolled back", list(func(add func(int64)) {
-			for i := range int64(400) {
-				if i*i%7 != 0 {
-					add(i)
-				}
-			}
-		}), 1, 1, 1},
-		{"a sequence that steps", []int64{1, 11, 21, 41}, 10, 1, 1},
-		{"ids between the steps", []int64{1, 11, 12, 41}, 10, 1, 10},
-		{"every tenth, without its step", []int64{10, 20, 30, 40, 50, 60, 70, 80}, 1, 1, 1},
-		{"few jumps", []int64{1, 51, 52, 101}, 1, 1, 1},
-		{"blocks of 50", list(func(add func(int64)) {
-			for b := range int64(8) {
-				for i := range b + 2 {
-					add(b*50 + i)
-				}
-			}
-		}), 1, 1, 50},
-	} {
-		if got := blockSize(c.ids, c.increment, c.start); got != c.want {
-			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}
 }

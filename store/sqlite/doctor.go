@@ -159,7 +159,7 @@ func (x *examination) checks() []check {
 		{"schema", "relays, consumers and people write into the tables of this program's version", x.schemaVersion},
 		{"tables", "a table, column, index or trigger that is missing or was changed stops whoever needs it", x.tables},
 		{"generation", "a relay whose position belongs to another life of the table (restored, emptied) stops", x.generation},
-		{"never_sent", "a row below the relay's position that was never sent counts as sent, and is deleted as such", x.neverSent},
+		{"never_sent", "a row below the relay's position that was never sent, because a program has chosen its id itself, counts as sent and is deleted as such", x.neverSent},
 		{"relay", "events wait while no relay leads; leaders that die one after the other may be killed by an event", x.relay},
 	}
 }

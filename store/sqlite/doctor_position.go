@@ -117,7 +117,7 @@ func (x *examination) neverSent(ctx context.Context) (diagnosis, error) {
 	if len(events) > 20 {
 		events, values = append(events[:20], "…"), values[:20]
 	}
-	return diagnosis{doctor.Bad, fmt.Sprintf("of %d events, because a program has chosen their ids itself: %s", looked, strings.Join(events, ", ")),
+	return diagnosis{doctor.Bad, fmt.Sprintf("of %d events these were never acknowledged: %s", looked, strings.Join(events, ", ")),
 		"INSERT INTO t_outbox_extra (id, reason, added_at) VALUES " + strings.Join(values, ", ")}, nil
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 func (x *examination) openAsWriter() (*sql.DB, error) {
-	return sql.Open("sqlite", dsn(x.path, Config{BusyTimeout: x.cfg.BusyTimeout}, writerOptions()...))
+	return sql.Open("sqlite", dsn(x.path, Config{BusyTimeout: x.cfg.BusyTimeout}, append(writerOptions(), "mode=ro")...))
 }
 
 const schemaVersion = `SELECT coalesce(max(version_id), 0) FROM ` + migrate.Table

@@ -1,0 +1,84 @@
+package postgres
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// What the migrations are read as is what the server makes of them.
+func TestTheMigrationsAreReadAsTheServerReadsThem(t *testing.T) {
+	at := DatabaseForTest(t)
+	s := OpenForTest(t, at, Config{})
+	want, err := wantedThings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read, made []string
+	for _, w := range want {
+		if w.kind != wantView {
+			read = append(read, strings.Join([]string{w.kind, w.table, w.name, w.typed}, " "))
+		}
+	}
+	rows, err := s.own.Query(t.Context(), `SELECT 'table ' || relname || ' ' || relname || ' ' FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' AND relname <> 'settle_schema'
+UNION ALL SELECT 'column ' || c.relname || ' ' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod) FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND attnum > 0 AND NOT attisdropped
+ WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relname <> 'settle_schema'
+UNION ALL SELECT 'index ' || tablename || ' ' || indexname || ' ' FROM pg_indexes WHERE schemaname = current_schema() AND indexname NOT LIKE '%\_pkey'
+UNION ALL SELECT 'trigger ' || c.relname || ' ' || t.tgname || ' ' FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal AND c.relnamespace = current_schema()::regnamespace`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(read)
+	slices.Sort(made)
+	if !slices.Equal(read, made) {
+		t.Errorf("read\n%s\nmade\n%s", strings.Join(read, "\n"), strings.Join(made, "\n"))
+	}
+}
+
+func TestBlocksOfIDsAreToldFromGaps(t *testing.T) {
+	list := func(f func(add func(int64))) (ids []int64) {
+		f(func(id int64) { ids = append(ids, id) })
+		slices.Sort(ids)
+		return slices.Compact(ids)
+	}
+	for _, c := range []struct {
+		name             string
+		ids              []int64
+		increment, start int64
+		want             int64
+	}{
+		{"none", nil, 1, 1, 1},
+		{"one by one", list(func(add func(int64)) {
+			for i := range int64(100) {
+				add(i)
+			}
+		}), 1, 1, 1},
+		{"every fourth rolled back", list(func(add func(int64)) {
+			for i := range int64(400) {
+				if i*i%7 != 0 {
+					add(i)
+				}
+			}
+		}), 1, 1, 1},
+		{"a sequence that steps", []int64{1, 11, 21, 41}, 10, 1, 1},
+		{"ids between the steps", []int64{1, 11, 12, 41}, 10, 1, 10},
+		{"every tenth, without its step", []int64{10, 20, 30, 40, 50, 60, 70, 80}, 1, 1, 1},
+		{"few jumps", []int64{1, 51, 52, 101}, 1, 1, 1},
+		{"blocks of 50", list(func(add func(int64)) {
+			for b := range int64(8) {
+				for i := range b + 2 {
+					add(b*50 + i)
+				}
+			}
+		}), 1, 1, 50},
+	} {
+		if got := blockSize(c.ids, c.increment, c.start); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+}
