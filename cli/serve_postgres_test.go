@@ -170,3 +170,27 @@ func TestAnOutageOfPostgreSQLIsToldOnceWithoutThePasswordAndCostsNothing(t *test
 		t.Errorf("a wrong password is told %d times:\n%s", n, s.log)
 	}
 }
+
+func TestPeopleActOnTheSourcesOfAFileWhicheverDatabaseTheyAre(t *testing.T) {
+	at := postgresSchema(t)
+	t.Setenv("SETTLE_TEST_DB", at)
+	dir := t.TempDir()
+	config := writeConfig(t, dir, "embedded: {dir: "+dir+"/broker}\nsources:\n  order: {db: '${SETTLE_TEST_DB}'}\n  stock: {db: '"+sqliteURL(filepath.Join(dir, "stock.db"))+"'}\n")
+	if code, out, _ := run(t, "serve", "-c", config, "--check"); code != cli.ExitUnreachable || !strings.Contains(out, "FAIL order database") || !strings.Contains(out, "settle migrate") {
+		t.Errorf("before, --check exits %d and says\n%s", code, out)
+	}
+	must(t, cli.ExitOK, "migrate", "-c", config)
+	execPostgres(t, at, insertOne)
+	if out := must(t, cli.ExitOK, "serve", "-c", config, "--check"); !strings.Contains(out, "ok   order database: answers: 1 events pending") {
+		t.Errorf("--check says\n%s", out)
+	}
+	must(t, cli.ExitOK, "pause", "order", "relay", "-c", config, "--reason", "a test")
+	must(t, cli.ExitOK, "resume", "order", "relay", "-c", config)
+	must(t, cli.ExitOK, "skip", "order", "e-1", "--reason", "a test", "-c", config)
+	if out := must(t, cli.ExitOK, "trail", "e-1", "-c", config); !strings.Contains(out, "appended") {
+		t.Errorf("the trail is\n%s", out)
+	}
+	if out := must(t, cli.ExitOK, "dead", "list", "-c", config); !strings.Contains(out, "no dead letters") {
+		t.Errorf("the dead letters are\n%s", out)
+	}
+}
