@@ -18,7 +18,8 @@ import (
 // long life.
 const maxTrail = 500
 
-// logGroups names the groups of the consume log by one seek for each.
+// logGroups names the groups of the consume log by one seek for each; OFFSET 0
+// keeps the planner from joining whole tables to them.
 const logGroups = `WITH RECURSIVE g(name) AS (
   SELECT min(consumer_group) FROM t_message_consume_log UNION ALL
   SELECT (SELECT min(consumer_group) FROM t_message_consume_log WHERE consumer_group > g.name) FROM g WHERE g.name IS NOT NULL) `
@@ -29,7 +30,7 @@ UNION SELECT event_id FROM t_outbox_event WHERE biz_key = $1
 UNION SELECT event_id FROM t_outbox_event WHERE event_id = $1
 UNION SELECT event_id FROM t_outbox_event WHERE trace_id = $1
 UNION SELECT event_id FROM t_message_consume_log WHERE aggregate_id = $1
-UNION SELECT l.event_id FROM g JOIN t_message_consume_log l ON l.consumer_group = g.name AND l.event_id = $1
+UNION SELECT l.event_id FROM g, LATERAL (SELECT event_id FROM t_message_consume_log WHERE consumer_group = g.name AND event_id = $1 OFFSET 0) l
 UNION SELECT event_id FROM t_consume_retry WHERE biz_key = $1
 UNION SELECT event_id FROM t_consume_retry WHERE trace_id = $1 AND trace_id <> ''
 UNION SELECT event_id FROM t_dead_letter WHERE aggregate_id = $1
@@ -154,7 +155,7 @@ func (t *trail) parkedAtRelay(ctx context.Context) error {
 }
 
 const trailLog = logGroups + `SELECT l.consumer_group, l.event_id, l.event_type, l.aggregate_id, l.status, l.attempts, l.processed_at, coalesce(l.reason, '')
-FROM g JOIN t_message_consume_log l ON l.consumer_group = g.name WHERE l.event_id = ANY($1) ORDER BY l.processed_no`
+FROM g, LATERAL (SELECT * FROM t_message_consume_log WHERE consumer_group = g.name AND event_id = ANY($1) OFFSET 0) l ORDER BY l.processed_no`
 
 // consumed tells what ended; what waits or is dead has a row elsewhere.
 func (t *trail) consumed(ctx context.Context) error {
@@ -179,7 +180,7 @@ func (t *trail) consumed(ctx context.Context) error {
 
 const trailRetry = logGroups + `SELECT r.consumer_group, r.event_id, r.event_type, r.aggregate_id, r.trace_id, r.attempts, r.next_at, r.class, r.cause, r.parked_at,
 r.topic, r.partition, r."offset"
-FROM g JOIN t_consume_retry r ON r.consumer_group = g.name WHERE r.event_id = ANY($1) AND r.state = 'PARKED'`
+FROM g, LATERAL (SELECT * FROM t_consume_retry WHERE consumer_group = g.name AND event_id = ANY($1) AND state = 'PARKED' OFFSET 0) r`
 
 func (t *trail) waiting(ctx context.Context) error {
 	var r stepRow

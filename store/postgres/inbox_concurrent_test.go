@@ -19,7 +19,11 @@ import (
 // processes are stores on one schema, as several processes have them.
 func processes(t *testing.T, n int, setup ...string) []*postgres.Store {
 	t.Helper()
-	at := postgres.DatabaseForTest(t)
+	return processesAt(t, postgres.DatabaseForTest(t), n, setup...)
+}
+
+func processesAt(t *testing.T, at string, n int, setup ...string) []*postgres.Store {
+	t.Helper()
 	stores := make([]*postgres.Store, n)
 	for i := range stores {
 		stores[i] = postgres.OpenForTest(t, at, postgres.Config{MaxConns: 8})
@@ -77,7 +81,19 @@ func wantOnceInOrder(t *testing.T, s *postgres.Store, want int) {
 
 // Partitions whose owner changes are delivered to both for a while.
 func TestEventsInTheHandsOfSeveralProcessesTakeEffectOnceAndInOrder(t *testing.T) {
-	stores := processes(t, 2)
+	deliverToAll(t, processes(t, 2))
+}
+
+func TestEventsThatAreAppliedThroughAPoolerTakeEffectOnceAndInOrder(t *testing.T) {
+	stores := processesAt(t, pooler(t, ownDatabase(t)), 2)
+	if !postgres.Pooled(stores[0]) {
+		t.Error("the pooler is not noticed")
+	}
+	deliverToAll(t, stores)
+}
+
+func deliverToAll(t *testing.T, stores []*postgres.Store) {
+	t.Helper()
 	const keys, each = 5, 40
 	var log []settle.Item
 	for n := range each {
@@ -110,7 +126,15 @@ func TestEventsInTheHandsOfSeveralProcessesTakeEffectOnceAndInOrder(t *testing.T
 }
 
 func TestWaitingEventsThatSeveralProcessesDrainTakeEffectOnceAndInOrder(t *testing.T) {
-	stores := processes(t, 3)
+	drainByAll(t, processes(t, 3))
+}
+
+func TestWaitingEventsThatAreDrainedThroughAPoolerTakeEffectOnceAndInOrder(t *testing.T) {
+	drainByAll(t, processesAt(t, pooler(t, ownDatabase(t)), 3))
+}
+
+func drainByAll(t *testing.T, stores []*postgres.Store) {
+	t.Helper()
 	const keys, each = 4, 15
 	deliver := func(n int, fails bool) {
 		for k := range keys {

@@ -75,7 +75,12 @@ const moveFloor = `UPDATE t_consume_partition SET position = $1, event_id = $2, 
 WHERE consumer_group = $4 AND topic = $5 AND number = $6 AND owner = $7 AND epoch = $8 AND position < $1`
 
 // raise moves a floor that the fence has let pass. A floor never goes back.
+// An event id that no text holds is left out: it would be taken for another.
 func raise(b *pgx.Batch, group string, m settle.FloorMove) {
-	b.Queue(moveFloor, m.To.Position, fit(m.To.EventID), m.To.Generation,
+	event := m.To.EventID
+	if clean(event) != event {
+		event = ""
+	}
+	b.Queue(moveFloor, m.To.Position, event, m.To.Generation,
 		group, m.Partition.Topic, m.Partition.Number, m.Partition.Owner, m.Partition.Epoch)
 }

@@ -55,8 +55,10 @@ var readCommitted = sql.TxOptions{Isolation: sql.LevelReadCommitted}
 // ours is a context for the store's own statements, which are bounded and are
 // not torn by the end of ctx: that would cost the connection.
 func (s *Store) ours(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), 2*(s.cfg.StatementTimeout+s.cfg.LockTimeout))
+	return context.WithTimeout(context.WithoutCancel(ctx), s.bound())
 }
+
+func (s *Store) bound() time.Duration { return 2 * (s.cfg.StatementTimeout + s.cfg.LockTimeout) }
 
 // transact does the items of w in one transaction.
 func (in *Inbox) transact(ctx context.Context, w *settle.Work, how manner, handle handler) (o outcome) {
@@ -69,8 +71,11 @@ func (in *Inbox) transact(ctx context.Context, w *settle.Work, how manner, handl
 	defer func() { _ = conn.Close() }()
 	db, cancel := in.s.ours(ctx)
 	defer cancel()
-	// The transaction outlives cancel: it is ended below, not by its context.
-	tx, err := conn.BeginTx(context.WithoutCancel(ctx), &readCommitted)
+	// The transaction outlives db: handlers have their own time. Its context
+	// ends only when a server does not answer a commit.
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	tx, err := conn.BeginTx(life, &readCommitted)
 	if err != nil {
 		o.err = fmt.Errorf("begin transaction: %w", err)
 		return o
@@ -91,6 +96,7 @@ func (in *Inbox) transact(ctx context.Context, w *settle.Work, how manner, handl
 	}
 	in.s.crash("consume.before_commit")
 	// Crash here: nothing of the transaction has happened, it is done again.
+	defer time.AfterFunc(in.s.bound(), end).Stop()
 	if err := tx.Commit(); err != nil {
 		o.uncommitted(err)
 	}
