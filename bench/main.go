@@ -36,6 +36,10 @@ func start(ctx context.Context, args []string, out, said io.Writer) error {
 		return err
 	}
 	r, err := measure(ctx, cfg, command(args), said)
+	if r.Interrupted {
+		cfg.document = "" // it may replace one that is whole
+		return errors.Join(err, r.deliver(cfg, out))
+	}
 	if err != nil {
 		return err
 	}
@@ -59,8 +63,11 @@ func measure(ctx context.Context, cfg config, command string, said io.Writer) (r
 	if b.report.Machine, err = lookAround(ctx, s); err != nil {
 		return r, err
 	}
+	b.prepare()
 	err = b.all(ctx)
-	b.report.Took = time.Since(began).Seconds()
+	b.summarise()
+	b.report.judge()
+	b.report.Took, b.report.Interrupted = time.Since(began).Seconds(), ctx.Err() != nil
 	return b.report, err
 }
 

@@ -11,11 +11,13 @@ type report struct {
 	Rounds  int       `json:"rounds"`
 	Rate    int       `json:"steady_events_per_second"`
 	// Took is the time of the whole run in seconds.
-	Took      float64       `json:"seconds"`
-	Relays    []relayRow    `json:"relays"`
-	Consumers []consumerRow `json:"consumers"`
-	Producers []producerRow `json:"producers"`
-	Goals     []goal        `json:"goals"`
+	Took float64 `json:"seconds"`
+	// Interrupted: it was ended before all rounds were done.
+	Interrupted bool          `json:"interrupted"`
+	Relays      []relayRow    `json:"relays"`
+	Consumers   []consumerRow `json:"consumers"`
+	Producers   []producerRow `json:"producers"`
+	Goals       []goal        `json:"goals"`
 }
 
 // machine says what the figures were measured on.

@@ -72,6 +72,7 @@ func (b *bench) batched(c contender) trial {
 
 // prepare lists the scenes of a round.
 func (b *bench) prepare() {
+	b.scenes = map[string]*scene{}
 	add := func(name string, of func(contender) trial) {
 		s := &scene{name: name, trial: of, once: name == sceneLarge || name == sceneKill, seen: map[string][]outcome{}}
 		b.scenes[name] = s

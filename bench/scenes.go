@@ -32,8 +32,6 @@ func (b *bench) all(ctx context.Context) error {
 			b.report.Relays = append(b.report.Relays, relayRow{Name: c.name, Title: c.title, Events: b.drain(c).events})
 		}
 	}
-	b.scenes = map[string]*scene{}
-	b.prepare()
 	for round := range b.cfg.rounds {
 		for _, s := range b.round {
 			if s.once && round > 0 {
@@ -45,7 +43,6 @@ func (b *bench) all(ctx context.Context) error {
 			}
 		}
 	}
-	b.summarise()
 	for _, s := range []struct {
 		name string
 		run  func(context.Context) error
@@ -57,7 +54,6 @@ func (b *bench) all(ctx context.Context) error {
 			return err
 		}
 	}
-	b.report.judge()
 	return nil
 }
 

@@ -113,6 +113,9 @@ func (r *report) told() string {
 	m := r.Machine
 	s := fmt.Sprintf("%s · %d CPUs, %s, %.0f GB, %s, %s · PostgreSQL %s, %s, a commit costs %.2f ms · %s events of 256 bytes, %s keys, %d rounds, %.0f s",
 		r.Date.Format("2006-01-02 15:04 MST"), m.CPUs, m.CPU, m.MemoryGB, m.System, m.Go, m.Postgres, m.Durable, m.CommitMS, count(float64(r.Events)), count(keys), r.Rounds, r.Took)
+	if r.Interrupted {
+		s += " · INTERRUPTED: medians of the rounds that were done"
+	}
 	if m.OtherSessions > 0 {
 		s += fmt.Sprintf(" · %d other sessions were connected to the server: its WAL holds theirs, too", m.OtherSessions)
 	}
