@@ -77,7 +77,7 @@ func TestWhatHoldsThemUpIsSeen(t *testing.T) {
 
 func TestAKilledRelayLosesNothing(t *testing.T) {
 	s, dir := testServer(t), t.TempDir()
-	for _, name := range []string{"settle", "classic"} {
+	for _, name := range []string{"settle", "classic", "replication"} {
 		c, _ := find(name)
 		out, err := trial{contender: c, events: 3000, warm: 1000, keys: 100, perTransaction: 100, kill: true}.run(t.Context(), s, dir)
 		if err != nil {

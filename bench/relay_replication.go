@@ -65,9 +65,7 @@ func carryReplication(ctx context.Context, c conditions) error {
 	}
 	defer func() { _ = conn.Close(work) }()
 	slot := q.Get("search_path")
-	if err := pglogrepl.StartReplication(work, conn, slot, 0, pglogrepl.StartReplicationOptions{
-		PluginArgs: []string{"proto_version '1'", "publication_names '" + slot + "'", "binary 'true'"},
-	}); err != nil {
+	if err := startReplication(work, conn, slot); err != nil {
 		return err
 	}
 	// A context of each read would cost a goroutine of each.
@@ -81,6 +79,22 @@ func carryReplication(ctx context.Context, c conditions) error {
 			}
 			return err
 		}
+	}
+}
+
+// startReplication waits for the slot: the server keeps it for a moment after
+// its reader was killed.
+func startReplication(ctx context.Context, conn *pgconn.PgConn, slot string) error {
+	const inUse = "55006"
+	for {
+		err := pglogrepl.StartReplication(ctx, conn, slot, 0, pglogrepl.StartReplicationOptions{
+			PluginArgs: []string{"proto_version '1'", "publication_names '" + slot + "'", "binary 'true'"},
+		})
+		var refused *pgconn.PgError
+		if !errors.As(err, &refused) || refused.Code != inUse {
+			return err
+		}
+		pause(ctx, 20*time.Millisecond)
 	}
 }
 
