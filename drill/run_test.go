@@ -176,7 +176,7 @@ func TestADrillThatDoesNotSettleInTimeSaysSoWithItsReport(t *testing.T) {
 	p := pretend(t)
 	p.stuck = true
 	cfg := drillConfig(t, 20)
-	cfg.Timeout = 500 * time.Millisecond
+	cfg.Timeout = 3 * time.Second
 	r, err := drill.Run(t.Context(), cfg, p.System)
 	if !errors.Is(err, drill.ErrUnsettled) || r == nil {
 		t.Errorf("got %v, %v", r, err)

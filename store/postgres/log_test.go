@@ -378,7 +378,7 @@ func TestARowThatCanNotBecomeAnEventSaysWhyAndKeepsItsPlace(t *testing.T) {
 func TestTheDatabasesClockDecidesWhoLeads(t *testing.T) {
 	at := DatabaseForTest(t)
 	first, second := OpenForTest(t, at, Config{}).Log(), OpenForTest(t, at, Config{}).Log()
-	const ttl = 300 * time.Millisecond
+	const ttl = 2 * time.Second
 	lease, err := first.Lead(t.Context(), "first", 0, ttl)
 	if err != nil || !lease.Held {
 		t.Fatalf("%+v, %v", lease, err)
