@@ -69,7 +69,7 @@ func TestWhatHoldsThemUpIsSeen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out.Stopped != c.stopped || out.Lost > 0 != c.lost {
+		if out.Stopped != c.stopped || out.Lost > 0 != c.lost || math.IsNaN(out.Dead) {
 			t.Errorf("%s with an open transaction: %+v; want stopped %t, lost %t", c.name, out, c.stopped, c.lost)
 		}
 	}

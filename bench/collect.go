@@ -41,7 +41,9 @@ func (s *stand) collect(ctx context.Context, p *process, release func(), walBefo
 		return err
 	}
 	inEvents, all, err := s.db.deadRows(ctx, s.contender.layout.table)
-	out.DeadEvents, out.Dead = float64(inEvents)/published, float64(all)/published
+	if published > 0 {
+		out.DeadEvents, out.Dead = float64(inEvents)/published, float64(all)/published
+	}
 	return err
 }
 
