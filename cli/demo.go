@@ -123,8 +123,10 @@ func (d *demo) run(ctx context.Context) error {
 	switch {
 	case left:
 		d.showLeft(dir, report.Letters)
+		d.showSchemas(dir)
 	case d.keep || d.dir != "" || d.stay || end != nil: // what did not hold is there to be looked at
 		d.showAround(dir)
+		d.showSchemas(dir)
 	default:
 		remove()
 	}
@@ -261,6 +263,19 @@ func (d *demo) print(r *drill.Report) error {
 
 func (d *demo) showAround(dir string) {
 	d.screen.say("\nEverything is kept in %s. Look around:\n  %[2]s shop --dir %[1]s            go on with this shop\n  %[2]s trail --dir %[1]s ID        the way of an order or event\n  %[2]s dead list --dir %[1]s --state any\n  sqlite3 %[1]s/"+drill.FactsFile+"     the facts of all services side by side", dir, self())
+}
+
+// showSchemas says what is left in a database, and how it is removed.
+func (d *demo) showSchemas(dir string) {
+	databases, err := shop.Databases(dir)
+	if err != nil || d.db.url == "" {
+		return
+	}
+	var names []string
+	for _, at := range databases {
+		names = append(names, at.Schema)
+	}
+	d.screen.say("The services' tables are in the database; DROP SCHEMA %s CASCADE removes them.", strings.Join(names, ", "))
 }
 
 // showLeft names the dead letters that were left on purpose and says how to

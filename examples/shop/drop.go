@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net/url"
 
 	"github.com/settlemq/settle/dial"
 )
@@ -33,10 +32,6 @@ func DropDatabase(ctx context.Context, dir string) error {
 const dropTables = `DROP SCHEMA IF EXISTS %s CASCADE`
 
 func dropSchema(ctx context.Context, d Database) error {
-	u, err := url.Parse(d.URL)
-	if err != nil {
-		return errors.New("its address can't be read")
-	}
 	db, err := dial.Store(ctx, d.URL, dial.StoreConfig{Service: d.Service, Existing: true})
 	if errors.Is(err, dial.ErrForeign) {
 		return nil // it was not made yet, or is gone
@@ -45,7 +40,7 @@ func dropSchema(ctx context.Context, d Database) error {
 		return err
 	}
 	err = inTx(ctx, db, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, fmt.Sprintf(dropTables, u.Query().Get(schemaOption)))
+		_, err := tx.ExecContext(ctx, fmt.Sprintf(dropTables, d.Schema))
 		return err
 	})
 	return errors.Join(err, db.Close())

@@ -18,8 +18,8 @@ import (
 // services' schemas begin with. Without it each service has the file NAME.db.
 const databaseFile = "database.url"
 
-// Database is where a service keeps its tables.
-type Database struct{ Service, URL string }
+// Database is where a service keeps its tables. Schema is empty for a file.
+type Database struct{ Service, URL, Schema string }
 
 // Databases returns where the services of the shop in dir keep their tables,
 // the order service first. They need not be there yet.
@@ -30,7 +30,11 @@ func Databases(dir string) ([]Database, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, Database{name, u})
+		d := Database{Service: name, URL: u}
+		if at, err := url.Parse(u); err == nil {
+			d.Schema = at.Query().Get(schemaOption)
+		}
+		all = append(all, d)
 	}
 	return all, nil
 }
