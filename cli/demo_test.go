@@ -201,7 +201,7 @@ func TestADemoTakesAFileOfOrdersAndPassesOverItsBadRowsWhenAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, errs := output(t, "demo", "--input", path, "--skip-bad", "--faults", "none", "--json")
-	if code != cli.ExitOK || !strings.Contains(out, `"accepted": 2`) || !strings.Contains(errs, "1 bad rows") {
+	if code != cli.ExitOK || !strings.Contains(out, `"accepted": 2`) || !strings.Contains(errs, "1 bad row of ") {
 		t.Errorf("exit %d, %s, %s", code, out, errs)
 	}
 }
