@@ -230,9 +230,9 @@ func TestWhileABreakerIsHalfOpenOneEventAsks(t *testing.T) {
 		}
 		s.start()
 		time.Sleep(30 * time.Second) // all four were in flight when it opened
-		before := len(b.asked)
+		before := b.times()
 		time.Sleep(time.Minute)
-		if probes := len(b.asked) - before; probes != 1 {
+		if probes := b.times() - before; probes != 1 {
 			t.Errorf("%d ask after the wait, want one probe", probes)
 		}
 		s.stop()

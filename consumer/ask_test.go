@@ -38,6 +38,13 @@ func (b *bank) ask(_ context.Context, e *settle.Event) (string, error) {
 	return "yes to " + e.ID, nil
 }
 
+// times says how often it was asked so far.
+func (b *bank) times() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.asked)
+}
+
 func (b *bank) wantAsked(ids ...string) {
 	b.t.Helper()
 	b.mu.Lock()
