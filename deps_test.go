@@ -30,11 +30,12 @@ var imports = map[string]struct{ ours, others []string }{
 
 	"doctor": {},
 
-	"store/migrate":    {others: []string{"github.com/pressly/goose/v3"}},
-	"store/consumelog": {ours: []string{"", "govern"}},
-	"store/sqlite":     {ours: []string{"", "store/migrate", "store/consumelog", "relay", "govern", "doctor"}, others: []string{"modernc.org/sqlite", "golang.org/x/sys"}},
-	"store/postgres":   {ours: []string{"", "store/migrate", "store/consumelog", "relay", "govern", "doctor"}, others: []string{"github.com/jackc/pgx/v5"}},
-	"store/storetest":  {ours: []string{"", "relay", "govern"}},
+	"store/migrate":          {others: []string{"github.com/pressly/goose/v3"}},
+	"store/consumelog":       {ours: []string{"", "govern"}},
+	"store/sqlite":           {ours: []string{"", "store/migrate", "store/consumelog", "relay", "govern", "doctor"}, others: []string{"modernc.org/sqlite", "golang.org/x/sys"}},
+	"store/postgres":         {ours: []string{"", "store/migrate", "store/consumelog", "relay", "govern", "doctor"}, others: []string{"github.com/jackc/pgx/v5"}},
+	"store/storetest":        {ours: []string{"", "relay", "govern"}},
+	"store/storetest/broken": {ours: []string{"", "relay", "govern", "store/storetest"}},
 
 	"govern": {ours: []string{""}},
 	"drill":  {ours: []string{""}, others: []string{"modernc.org/sqlite", "github.com/jackc/pgx/v5", "golang.org/x/sys"}},

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -154,7 +155,7 @@ func benchFailing(b *testing.B, s *postgres.Store) (settle.Work, worker) {
 		handle := each(items)
 		return func(ctx context.Context, tx *sql.Tx, i int) error {
 			if i == benchBatch/2 {
-				return errNotWanted
+				return errors.New("not wanted")
 			}
 			return handle(ctx, tx, i)
 		}

@@ -5,73 +5,20 @@ import (
 	"context"
 	"database/sql"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/store/postgres"
 	"github.com/settlemq/settle/store/storetest"
+	"github.com/settlemq/settle/store/storetest/broken"
 )
 
-type (
-	outboxStore = storetest.OutboxStore[*sql.Tx]
-	outboxCase  = storetest.OutboxCase[*sql.Tx]
-)
+type outboxStore = storetest.OutboxStore[*sql.Tx]
 
 func TestTheOutboxKeepsEveryRuleOfTheSuite(t *testing.T) { storetest.RunOutbox(t, outboxes(t)) }
 
-// TestEveryRuleOfTheOutboxSuiteFailsABrokenStore gives each rule a store that
-// breaks it: a rule that lets it pass proves nothing.
-func TestEveryRuleOfTheOutboxSuiteFailsABrokenStore(t *testing.T) {
-	broken, open := brokenOutboxes(), outboxes(t)
-	for _, c := range storetest.OutboxCases[*sql.Tx]() {
-		breaks, ok := broken[c.Name]
-		delete(broken, c.Name)
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			if !ok {
-				t.Fatal("no broken store shows that this rule bites")
-			}
-			if !outboxFails(t, c, breaks(open(t))) {
-				t.Fatal("a broken store passes")
-			}
-		})
-	}
-	for name := range broken {
-		t.Errorf("there is no rule %q to break", name)
-	}
-}
-
-// recording is a testing.TB that notes a failure and does not fail the test.
-type recording struct {
-	testing.TB
-	failed atomic.Bool
-}
-
-func (r *recording) Errorf(string, ...any) { r.failed.Store(true) }
-func (r *recording) Error(...any)          { r.failed.Store(true) }
-func (r *recording) Fatalf(string, ...any) { r.Fatal() }
-
-func (r *recording) Fatal(...any) {
-	r.failed.Store(true)
-	panic("the rule failed")
-}
-
-func outboxFails(t testing.TB, c outboxCase, s outboxStore) bool {
-	r := &recording{TB: t}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		defer func() {
-			if recover() != nil {
-				r.failed.Store(true)
-			}
-		}()
-		c.Run(r, s)
-	})
-	wg.Wait()
-	return r.failed.Load()
-}
+func TestEveryRuleOfTheOutboxSuiteFailsABrokenStore(t *testing.T) { broken.RunOutbox(t, outboxes(t)) }
 
 // testClock is a clock that a test moves.
 type testClock struct {

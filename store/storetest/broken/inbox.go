@@ -1,4 +1,4 @@
-package sqlite_test
+package broken
 
 import (
 	"context"
