@@ -195,6 +195,9 @@ func (s *ownServer) asReplica() {
 
 func TestADoctorKnowsAPoolerAndWhatItKeepsTogether(t *testing.T) {
 	if _, err := exec.LookPath("pgbouncer"); err != nil {
+		if os.Getenv("SETTLE_TEST_ALL") != "" {
+			t.Fatal("pgbouncer is not installed: `scripts/services up pgbouncer` does it for root")
+		}
 		t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: pgbouncer is not installed")
 	}
 	s := startServer(t)
