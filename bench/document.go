@@ -11,7 +11,7 @@ import (
 const documentHead = `# Benchmarks
 
 How fast events leave a PostgreSQL outbox and are applied, beside other ways to do the same: side by side in one run,
-on one server, into a null sink. This file is written by the run itself.
+on one server, into a null sink. This file is written by the run itself; [Reading the figures](#reading-the-figures), below, is by people and says what may be concluded.
 
     %s
 
