@@ -116,6 +116,7 @@ func (d *demo) run(ctx context.Context) error {
 	if perr := d.print(report); perr != nil {
 		end = perr
 	}
+	d.showTarget(report)
 	if perr := d.page(ctx, dir, report); perr != nil {
 		end = errors.Join(end, perr)
 	}
@@ -259,6 +260,20 @@ func (d *demo) print(r *drill.Report) error {
 		return printJSON(d.Out, r)
 	}
 	return r.Print(d.Out)
+}
+
+// showTarget says what a run under all faults was to take, and what it took.
+func (d *demo) showTarget(r *drill.Report) {
+	target, ok := targetTime(r.Orders.Accepted)
+	if !ok || len(d.named) < len(drill.FaultNames()) {
+		return
+	}
+	took := time.Duration(r.Duration * float64(time.Second)).Round(100 * time.Millisecond)
+	verdict := "met"
+	if took > target {
+		verdict = "missed"
+	}
+	d.screen.say("It took %s; the aim for so many orders under all faults on two cores is %s: %s.", took, target, verdict)
 }
 
 func (d *demo) showAround(dir string) {

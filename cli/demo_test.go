@@ -98,6 +98,9 @@ func demoUnderAllFaults(t *testing.T, seed int) {
 	if n := int(r.DeadLettersOpen); n != len(r.Letters) || n > 2 || slices.ContainsFunc(r.Letters, func(l drill.Letter) bool { return l.Service != "marketing" }) {
 		t.Errorf("%d dead letters open, %+v; only the coupon system's may be left", n, r.Letters)
 	}
+	if !strings.Contains(errs, "the aim for so many orders under all faults on two cores is 1m0s: ") {
+		t.Errorf("the aim is not told: %s", errs)
+	}
 	if m := r.Money; m.Net != m.Completed || m.Net == 0 || m.Captured-m.Refunded != m.Net {
 		t.Errorf("money %+v", m)
 	}

@@ -17,6 +17,19 @@ func paymentWindow(orders int) time.Duration {
 	return 6*time.Second + time.Duration(few)*10*time.Millisecond + time.Duration(orders-few)*5*time.Millisecond
 }
 
+// targetTime is how long a demo under all faults ought to take on two cores: an
+// aim that is printed beside what it took, not a bound. Above 20,000 orders
+// there is none: ok is false.
+func targetTime(orders int64) (target time.Duration, ok bool) {
+	switch {
+	case orders <= 2000:
+		return time.Minute, true
+	case orders <= 20_000:
+		return 10 * time.Minute, true
+	}
+	return 0, false
+}
+
 // drillFile is the config of a drill's shop, and of whoever goes on with it.
 func drillFile(orders int) string {
 	return fmt.Sprintf(`# Times and rules of a drill, far from the defaults: see settle config schema.
