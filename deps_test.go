@@ -56,6 +56,7 @@ var imports = map[string]struct{ ours, others []string }{
 	"internal/shopdoc":   {ours: []string{"examples/shop", "examples/shop/lifecycle"}},
 	"internal/crashmain": {ours: []string{"cli"}},
 	"internal/lossydisk": {others: []string{"github.com/hanwen/go-fuse/v2"}},
+	"internal/pgserver":  {others: []string{"github.com/jackc/pgx/v5"}},
 	"internal/rawbench":  {ours: []string{"any"}, others: []string{"any"}},
 }
 

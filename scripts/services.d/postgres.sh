@@ -8,7 +8,9 @@ as_server() { if [ "$(id -u)" = 0 ]; then (cd / && runuser -u postgres -- "$@");
 bin() {
   local initdb
   initdb=$(find /usr/lib/postgresql /usr/local /opt -name initdb -path '*/bin/*' -executable 2>/dev/null | sort -V | tail -n 1)
-  dirname "${initdb:-$(command -v initdb)}"
+  initdb=$(readlink -e "${initdb:-$(command -v initdb)}") || return 1
+  # Not the link's: what it leads to has the other programs beside it.
+  dirname "$initdb"
 }
 
 install_server() {

@@ -3,11 +3,7 @@ package postgres_test
 import (
 	"context"
 	"fmt"
-	"net"
-	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,55 +13,18 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/broker/memory"
+	"github.com/settlemq/settle/internal/pgserver"
 	"github.com/settlemq/settle/relay"
 	"github.com/settlemq/settle/store/postgres"
 )
 
-// server is a PostgreSQL of the test's own, which it may kill.
-type server struct {
-	t   *testing.T
-	env []string
-	url string
-}
-
-func ownServer(t *testing.T) *server {
+// ownServer is one that the test may kill.
+func ownServer(t *testing.T) *pgserver.Server {
 	t.Helper()
 	if os.Getenv("SETTLE_TEST_ALL") == "" {
 		t.Skip("kills a server of its own: a long test, run by scripts/test all")
 	}
-	dir := t.TempDir()
-	// The server runs as another user where the test is run by root.
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(free.Addr().String())
-	_ = free.Close()
-	s := &server{t: t, env: append(os.Environ(), "SETTLE_SERVICES_DIR="+dir, "SETTLE_POSTGRES_PORT="+port)}
-	t.Cleanup(func() { s.do("down") })
-	out := s.do("up", "postgres")
-	u, err := url.Parse(strings.TrimSpace(strings.TrimPrefix(out, "postgres ")))
-	if err != nil {
-		t.Fatal("what scripts/services up prints can't be read")
-	}
-	s.url = u.String()
-	return s
-}
-
-func (s *server) do(args ...string) string {
-	s.t.Helper()
-	cmd := exec.Command("../../scripts/services", args...)
-	cmd.Env = s.env
-	var said strings.Builder
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	if err != nil {
-		s.t.Errorf("scripts/services %v: %v\n%s", args, err, said.String())
-	}
-	return string(out)
+	return pgserver.Own(t)
 }
 
 // hasty believes that all it reads is on the disk.
@@ -80,9 +39,9 @@ func (h hasty) Poll(ctx context.Context, q relay.PollQuery) (relay.Page, error) 
 // cutPower has programs write whose commits do not wait for the disk, kills the
 // server again and again under the relay, and returns what was published and is
 // not in the table, and what is in the table and was never published.
-func cutPower(t *testing.T, s *server, log func(*postgres.Store) relay.Store, times int) (vanished, missing []string) {
+func cutPower(t *testing.T, s *pgserver.Server, log func(*postgres.Store) relay.Store, times int) (vanished, missing []string) {
 	t.Helper()
-	store := postgres.OpenForTest(t, s.url+"?search_path="+strings.ReplaceAll("cut_"+settle.NewID(), "-", ""), postgres.Config{})
+	store := postgres.OpenForTest(t, s.URL(strings.ReplaceAll("cut_"+settle.NewID(), "-", "")), postgres.Config{})
 	b := memory.New(memory.Config{})
 	defer func() { _ = b.Close() }()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -96,10 +55,10 @@ func cutPower(t *testing.T, s *server, log func(*postgres.Store) relay.Store, ti
 			group.Go(func() { appendHastily(ctx, store, fmt.Sprintf("%d-%d", cut, w), stop) })
 		}
 		time.Sleep(700 * time.Millisecond)
-		s.do("kill", "postgres")
+		s.Kill()
 		close(stop)
 		group.Wait()
-		s.do("start", "postgres")
+		s.Start()
 	}
 	for until := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		vanished, missing = compare(t, store, b.Log(settle.DefaultTopic))
@@ -175,7 +134,7 @@ func TestNothingIsPublishedThatAPowerCutTakesBack(t *testing.T) {
 
 func TestWithASynchronousStandbyNothingThatIsReadCountsAsDurable(t *testing.T) {
 	srv := ownServer(t)
-	s := postgres.OpenForTest(t, srv.url+"?search_path=standby", postgres.Config{})
+	s := postgres.OpenForTest(t, srv.URL("standby"), postgres.Config{})
 	l := s.Log()
 	wants := func(want bool) {
 		t.Helper()
@@ -193,10 +152,6 @@ func TestWithASynchronousStandbyNothingThatIsReadCountsAsDurable(t *testing.T) {
 		}
 	}
 	wants(false)
-	for _, q := range []string{"ALTER SYSTEM SET synchronous_standby_names = 'far_away'", "SELECT pg_reload_conf()"} {
-		if _, err := s.Pool().Exec(t.Context(), q); err != nil {
-			t.Fatal(err)
-		}
-	}
+	srv.Exec("ALTER SYSTEM SET synchronous_standby_names = 'far_away'", "SELECT pg_reload_conf()")
 	wants(true)
 }
