@@ -13,7 +13,7 @@ import (
 func (x *examination) schemaChecks() []check {
 	return []check{
 		{"schema", "relays, consumers and people write into the tables of this program's version", x.schemaVersion},
-		{"tables", "a table, column or view that is missing or was changed stops whoever needs it", x.tables},
+		{"tables", "a table, column, view or function that is missing or was changed stops whoever needs it", x.tables},
 		{"indexes", "without its index a look-up reads the whole table, and a duplicate is not refused", x.indexes},
 		{"triggers", "they tell processes of pauses, and keep the audit from being changed", x.triggers},
 		{"privileges", "without its rights the relay or a consumer stops at the first statement that needs them", x.privileges},
@@ -121,6 +121,8 @@ const (
 FROM pg_class c LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) AND c.relkind IN ('r', 'p', 'v')`
 
+	presentFunctions = `SELECT proname::text FROM pg_proc WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())`
+
 	presentIndexes = `SELECT c.relname::text, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())`
 
@@ -129,7 +131,7 @@ WHERE NOT t.tgisinternal AND c.relnamespace = (SELECT oid FROM pg_namespace WHER
 )
 
 func (x *examination) tables(ctx context.Context) (diagnosis, error) {
-	things, err := x.expected(ctx, wantTable, wantColumn, wantView)
+	things, err := x.expected(ctx, wantTable, wantColumn, wantView, wantFunction)
 	if err != nil {
 		return diagnosis{}, err
 	}
@@ -140,6 +142,10 @@ func (x *examination) tables(ctx context.Context) (diagnosis, error) {
 		columns[[2]string{table, column}] = typed
 	}, presentColumns)
 	if err != nil {
+		return diagnosis{}, err
+	}
+	var function string
+	if err := x.each(ctx, []any{&function}, func() { relations[function] = true }, presentFunctions); err != nil {
 		return diagnosis{}, err
 	}
 	var p problems
@@ -156,7 +162,7 @@ func (x *examination) tables(ctx context.Context) (diagnosis, error) {
 				fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s TYPE %s USING %[2]s::%[3]s", w.table, ident(w.name), w.typed))
 		}
 	}
-	return p.diagnosis(doctor.Bad, "%d tables, columns and views are there", len(things)), nil
+	return p.diagnosis(doctor.Bad, "%d tables, columns, views and functions are there", len(things)), nil
 }
 
 // foreignColumn: the types of an adopted outbox are its owner's business.

@@ -107,6 +107,7 @@ func TestADoctorFindsWhatWasPlantedAndSaysWhatMendsIt(t *testing.T) {
 		{"schema", doctor.Bad, "INSERT INTO settle_schema (version_id, is_applied) VALUES (999, true)", "version 999", false},
 		{"schema", doctor.Bad, "DROP TABLE settle_schema", "no tables of Settle", false},
 		{"tables", doctor.Bad, "DROP VIEW v_outbox_sent", "view v_outbox_sent is missing", true},
+		{"tables", doctor.Bad, "DROP FUNCTION settle_outbox_table CASCADE", "function settle_outbox_table is missing", true},
 		{"tables", doctor.Bad, "DROP TABLE t_outbox_delayed CASCADE", "table t_outbox_delayed is missing; view v_outbox_event is missing", true},
 		{"tables", doctor.Bad, "ALTER TABLE t_outbox_gap DROP COLUMN recorded_at", "column t_outbox_gap.recorded_at is missing", false},
 		{"tables", doctor.Bad, "ALTER TABLE t_consume_floor ALTER COLUMN forgotten_no DROP DEFAULT, ALTER COLUMN forgotten_no TYPE text", "column t_consume_floor.forgotten_no is text, want bigint", true},

@@ -10,11 +10,12 @@ import (
 
 // Kinds of wanted things.
 const (
-	wantTable   = "table"
-	wantColumn  = "column"
-	wantIndex   = "index"
-	wantView    = "view"
-	wantTrigger = "trigger"
+	wantTable    = "table"
+	wantColumn   = "column"
+	wantIndex    = "index"
+	wantView     = "view"
+	wantTrigger  = "trigger"
+	wantFunction = "function"
 )
 
 // wanted is something that a migration makes, and the SQL that makes it.
@@ -68,9 +69,17 @@ var (
 	makesOther  = regexp.MustCompile(`(?s)^CREATE (?:UNIQUE )?(INDEX|VIEW|TRIGGER) (\w+)(?: .*?\bON (\w+))?`)
 	addsColumn  = regexp.MustCompile(`^ALTER TABLE (\w+) ADD COLUMN (.*)`)
 	ofColumn    = regexp.MustCompile(`^"?(\w+)"? +(\w+)`)
+	makesAsOne  = regexp.MustCompile(`(?s)-- \+goose StatementBegin\n(.*?)-- \+goose StatementEnd`)
+	makesFunc   = regexp.MustCompile(`CREATE (?:OR REPLACE )?FUNCTION (\w+)`)
 )
 
 func wantedOf(up string) (all []wanted) {
+	for _, one := range makesAsOne.FindAllStringSubmatch(up, -1) {
+		sql := strings.TrimSpace(spaces.ReplaceAllString(lineComment.ReplaceAllString(one[1], ""), " "))
+		for _, m := range makesFunc.FindAllStringSubmatch(sql, -1) {
+			all = append(all, wanted{kind: wantFunction, name: m[1], sql: sql})
+		}
+	}
 	for statement := range strings.SplitSeq(lineComment.ReplaceAllString(up, ""), ";") {
 		sql := strings.TrimSpace(statement)
 		flat := spaces.ReplaceAllString(sql, " ")

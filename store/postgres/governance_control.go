@@ -42,7 +42,7 @@ OR EXISTS (SELECT 1 FROM t_consume_retry WHERE consumer_group = $1)
 OR EXISTS (SELECT 1 FROM t_consume_partition WHERE consumer_group = $1)`
 
 // A topic has no index in the outbox; the newest rows name those in use.
-const knowsTopic = `SELECT EXISTS (SELECT 1 FROM (SELECT topic FROM t_outbox_event ORDER BY id DESC LIMIT 10000) newest WHERE topic = $1)
+const knowsTopic = `SELECT EXISTS (SELECT 1 FROM (SELECT topic FROM settle_outbox_row() ORDER BY id DESC LIMIT 10000) newest WHERE topic = $1)
 OR EXISTS (SELECT 1 FROM t_consume_partition WHERE topic = $1)`
 
 // Known implements govern.Controller.

@@ -41,7 +41,7 @@ func discardPublish(ctx context.Context, d *deed, l *deadLetter) error {
 	return err
 }
 
-const insertSkip = `INSERT INTO settle_skip (event_id, created_by, created_at) SELECT event_id, $1, $2 FROM t_outbox_event WHERE event_id = $3
+const insertSkip = `INSERT INTO settle_skip (event_id, created_by, created_at) SELECT event_id, $1, $2 FROM settle_outbox_row() WHERE event_id = $3
 ON CONFLICT DO NOTHING`
 
 // Skip implements govern.Controller.

@@ -25,10 +25,10 @@ const logGroups = `WITH RECURSIVE g(name) AS (
   SELECT (SELECT min(consumer_group) FROM t_message_consume_log WHERE consumer_group > g.name) FROM g WHERE g.name IS NOT NULL) `
 
 const resolveTrail = logGroups + `SELECT event_id FROM (
-SELECT event_id FROM t_outbox_event WHERE aggregate_id = $1
-UNION SELECT event_id FROM t_outbox_event WHERE biz_key = $1
-UNION SELECT event_id FROM t_outbox_event WHERE event_id = $1
-UNION SELECT event_id FROM t_outbox_event WHERE trace_id = $1
+SELECT event_id FROM settle_outbox_row() WHERE aggregate_id = $1
+UNION SELECT event_id FROM settle_outbox_row() WHERE biz_key = $1
+UNION SELECT event_id FROM settle_outbox_row() WHERE event_id = $1
+UNION SELECT event_id FROM settle_outbox_row() WHERE trace_id = $1
 UNION SELECT event_id FROM t_message_consume_log WHERE aggregate_id = $1
 UNION SELECT l.event_id FROM g, LATERAL (SELECT event_id FROM t_message_consume_log WHERE consumer_group = g.name AND event_id = $1 OFFSET 0) l
 UNION SELECT event_id FROM t_consume_retry WHERE biz_key = $1
@@ -109,7 +109,7 @@ func (r *stepRow) step(stage string) govern.Step {
 }
 
 const trailOutbox = `SELECT event_id, event_type, aggregate_id, coalesce(trace_id, ''), coalesce(causation_id, ''), appended_at, 'for topic ' || topic
-FROM t_outbox_event WHERE event_id = ANY($1) ORDER BY id`
+FROM settle_outbox_row() WHERE event_id = ANY($1) ORDER BY id`
 
 func (t *trail) appended(ctx context.Context) error {
 	var r stepRow
@@ -122,7 +122,7 @@ func (t *trail) appended(ctx context.Context) error {
 
 // The bounds let the index of the checkpoints find the few that may hold it.
 const trailPublished = `SELECT o.event_id, s.sent_at, s.topic, s.partition, s."offset"
-FROM t_outbox_event o JOIN v_outbox_sent s ON s.id = o.id AND s.first_id <= o.id AND s.last_id >= o.id
+FROM settle_outbox_row() o JOIN v_outbox_sent s ON s.id = o.id AND s.first_id <= o.id AND s.last_id >= o.id
 WHERE o.event_id = ANY($1)`
 
 // published finds, in the checkpoints, where the broker has each event.
@@ -135,10 +135,10 @@ func (t *trail) published(ctx context.Context) error {
 
 const (
 	trailParked = `SELECT o.event_id, p.attempts, p.next_at, p.class, p.cause, p.parked_at
-FROM t_outbox_event o JOIN t_outbox_parked p ON p.id = o.id WHERE o.event_id = ANY($1) AND NOT p.dead`
+FROM settle_outbox_row() o JOIN t_outbox_parked p ON p.id = o.id WHERE o.event_id = ANY($1) AND NOT p.dead`
 
 	trailDelayed = `SELECT o.event_id, 0, d.due_at, 'delayed', 'by its producer', o.appended_at
-FROM t_outbox_event o JOIN t_outbox_delayed d ON d.id = o.id WHERE o.event_id = ANY($1)`
+FROM settle_outbox_row() o JOIN t_outbox_delayed d ON d.id = o.id WHERE o.event_id = ANY($1)`
 )
 
 func (t *trail) parkedAtRelay(ctx context.Context) error {
@@ -207,7 +207,7 @@ WHERE d.event_id = ANY($1)
 UNION ALL SELECT a.target, '', '', '', a.at, a.actor, a.action, a.reason FROM t_audit a WHERE a.target = ANY($1)`
 
 func (t *trail) acts(ctx context.Context) error {
-	stages := map[string]string{"dlq.replay": govern.StageReplay, "dlq.compensate": govern.StageCompensate, "dlq.discard": govern.StageDiscarded, "control.skip": govern.StageDiscarded}
+	stages := map[string]string{"dlq.replay": govern.StageReplay, "dlq.compensate": govern.StageCompensate, "dlq.discard": govern.StageDiscarded, "control.skip": govern.StageDiscarded, govern.ActionResend: govern.StageResend}
 	var r stepRow
 	return each(ctx, t.tx, []any{&r.EventID, &r.Group, &r.EventType, &r.Key, &r.at, &r.By, &r.word, &r.Note}, func() {
 		if stage := stages[r.word]; stage != "" {

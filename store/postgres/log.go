@@ -67,12 +67,12 @@ LEFT JOIN LATERAL (SELECT epoch, number FROM t_outbox_checkpoint WHERE lane = $5
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, ` + rowNames + ` FROM `
 	pollRows = `(
- (SELECT ` + rowColumns + ` FROM t_outbox_event e WHERE e.id = ANY($1) ORDER BY e.id LIMIT $4)
+ (SELECT ` + rowColumns + ` FROM settle_outbox_row() e WHERE e.id = ANY($1) AND e.readable ORDER BY e.id LIMIT $4)
  UNION ALL
  (SELECT ` + rowColumns + ` FROM unnest($6::bigint[], $7::bigint[]) AS run(first_id, last_id) CROSS JOIN LATERAL
-  (SELECT * FROM t_outbox_event WHERE id BETWEEN run.first_id AND run.last_id ORDER BY id LIMIT $4) e ORDER BY e.id LIMIT $4)
+  (SELECT * FROM settle_outbox_row() WHERE id BETWEEN run.first_id AND run.last_id AND readable ORDER BY id LIMIT $4) e ORDER BY e.id LIMIT $4)
  UNION ALL
- (SELECT ` + rowColumns + ` FROM t_outbox_event e WHERE e.id > $2 AND e.id <= $3 ORDER BY e.id LIMIT $4)
+ (SELECT ` + rowColumns + ` FROM settle_outbox_row() e WHERE e.id > $2 AND e.id <= $3 AND e.readable ORDER BY e.id LIMIT $4)
  ORDER BY id LIMIT $4) u`
 	poll = pollHead + pollRows
 

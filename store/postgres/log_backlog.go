@@ -19,20 +19,20 @@ var _ relay.Gauge = (*Log)(nil)
 // of a topic that has fallen far behind most rows may be another's.
 const backlog = `WITH reader AS MATERIALIZED (SELECT destination, cursor FROM v_outbox_reader)
 SELECT false, count(*), count(*) FILTER (WHERE e.id > coalesce(o.cursor, m.cursor, 0)), min(e.appended_at) FILTER (WHERE e.id > coalesce(o.cursor, m.cursor, 0))
-FROM (SELECT id, topic, appended_at FROM t_outbox_event WHERE id > coalesce((SELECT min(cursor) FROM reader), 0) ORDER BY id LIMIT $1) e
+FROM (SELECT id, topic, appended_at FROM settle_outbox_row() WHERE readable AND id > coalesce((SELECT min(cursor) FROM reader), 0) ORDER BY id LIMIT $1) e
 LEFT JOIN reader m ON m.destination = '' LEFT JOIN reader o ON o.destination = e.topic AND o.destination <> ''
 UNION ALL
 SELECT false, count(*), count(*), min(appended_at)
-FROM (SELECT e.appended_at FROM v_outbox_open o JOIN t_outbox_event e ON e.id BETWEEN o.first_id AND o.last_id LIMIT $1) w
+FROM (SELECT e.appended_at FROM v_outbox_open o JOIN settle_outbox_row() e ON e.id BETWEEN o.first_id AND o.last_id AND e.readable LIMIT $1) w
 UNION ALL
 SELECT false, count(*), count(*), min(appended_at)
-FROM (SELECT e.appended_at FROM t_outbox_extra x JOIN t_outbox_event e ON e.id = x.id LIMIT $1) w
+FROM (SELECT e.appended_at FROM t_outbox_extra x JOIN settle_outbox_row() e ON e.id = x.id LIMIT $1) w
 UNION ALL
 SELECT false, count(*), count(*), min(due_at)
-FROM (SELECT d.due_at FROM t_outbox_delayed d JOIN t_outbox_event e ON e.id = d.id WHERE d.due_at <= $2 ORDER BY d.due_at LIMIT $1) w
+FROM (SELECT d.due_at FROM t_outbox_delayed d JOIN settle_outbox_row() e ON e.id = d.id WHERE d.due_at <= $2 ORDER BY d.due_at LIMIT $1) w
 UNION ALL
 SELECT true, count(*), count(*), min(appended_at)
-FROM (SELECT e.appended_at FROM t_outbox_parked p JOIN t_outbox_event e ON e.id = p.id ORDER BY p.park_no LIMIT $1) w`
+FROM (SELECT e.appended_at FROM t_outbox_parked p JOIN settle_outbox_row() e ON e.id = p.id ORDER BY p.park_no LIMIT $1) w`
 
 // Backlog implements relay.Gauge. A row that waited for its time counts from
 // when that came.

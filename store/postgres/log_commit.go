@@ -194,7 +194,7 @@ const (
 SELECT 'relay', '', p.event_id, p.destination, p.id, p.event_type, coalesce(e.aggregate_type, ''), p.aggregate_id, coalesce(e.aggregate_seq, 0),
  coalesce(e.biz_key, p.aggregate_id), coalesce(e.trace_id, ''), $3, $4, $5, 'OPEN', $6, $7, $8, p.destination, e.appended_at, convert_to(p.aggregate_id, 'UTF8'),
  e.payload, convert_to(coalesce(e.headers, '{}')::text, 'UTF8')
-FROM t_outbox_parked p LEFT JOIN t_outbox_event e ON e.id = p.id WHERE p.id = $1 AND p.destination = $2
+FROM t_outbox_parked p LEFT JOIN settle_outbox_row() e ON e.id = p.id WHERE p.id = $1 AND p.destination = $2
 ON CONFLICT (consumer_group, event_id, destination) DO UPDATE SET class = excluded.class, reason = excluded.reason, attempts = excluded.attempts,
  state = 'OPEN', blocking = excluded.blocking, opened_at = excluded.opened_at, due_at = excluded.due_at, closed_at = NULL, closed_by = ''`
 )

@@ -23,7 +23,7 @@ SELECT pg_snapshot_xmax(pg_current_snapshot())::text, coalesce((SELECT string_ag
  (SELECT string_agg(x.transactionid::text, '+') FROM held x WHERE x.locktype = 'transactionid' AND x.virtualtransaction = o.virtualtransaction), ''), ',')
  FROM (SELECT DISTINCT h.virtualtransaction FROM held h WHERE h.locktype = 'relation'
   AND h.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-  AND h.relation IN (SELECT 't_outbox_event'::regclass::oid UNION ALL SELECT relid::oid FROM pg_partition_tree('t_outbox_event'))) o), '')`
+  AND h.relation IN (SELECT settle_outbox_table()::oid UNION ALL SELECT relid::oid FROM pg_partition_tree(settle_outbox_table()))) o), '')`
 
 // owner is a transaction that has locked the table for inserting.
 type owner struct {

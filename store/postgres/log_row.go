@@ -10,7 +10,7 @@ import (
 	"github.com/settlemq/settle/relay"
 )
 
-// What eventRow reads: of t_outbox_event as e, of a query that has selected
+// What eventRow reads: of settle_outbox_row as e, of a query that has selected
 // them, and in a row that has no event.
 const (
 	rowColumns = `e.id, e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.aggregate_seq, e.biz_key, e.trace_id, e.causation_id,
@@ -30,7 +30,7 @@ type pageRow struct {
 	row                     eventRow
 }
 
-// eventRow is a row of t_outbox_event, or what a left join has in its place.
+// eventRow is a row of settle_outbox_row, or what a left join has in its place.
 type eventRow struct {
 	id, seq                            pgtype.Int8
 	version                            pgtype.Int4

@@ -15,15 +15,15 @@ import (
 // by the side table, attempts, park number, suspect, dead, due time.
 const (
 	sideParked = `SELECT p.id, p.event_id, p.event_type, p.aggregate_id, p.destination, p.message_id, p.attempts, p.park_no, p.suspect, p.dead, NULL::timestamptz, ` +
-		rowColumns + ` FROM t_outbox_parked p LEFT JOIN t_outbox_event e ON e.id = p.id
+		rowColumns + ` FROM t_outbox_parked p LEFT JOIN settle_outbox_row() e ON e.id = p.id
 WHERE p.destination = $1 AND p.aggregate_id = $2 ORDER BY p.park_no LIMIT $3`
 
 	sideDelayed = `SELECT t.id, t.event_id, '', t.aggregate_id, t.destination, '', 0, 0::bigint, false, false, t.due_at, ` +
-		rowColumns + ` FROM t_outbox_delayed t LEFT JOIN t_outbox_event e ON e.id = t.id
+		rowColumns + ` FROM t_outbox_delayed t LEFT JOIN settle_outbox_row() e ON e.id = t.id
 WHERE t.due_at <= $1 AND t.destination <> ALL($2) ORDER BY t.due_at, t.id LIMIT $3`
 
 	sideExtra = `SELECT x.id, '', '', '', '', x.message_id, 0, 0::bigint, false, false, NULL::timestamptz, ` +
-		rowColumns + ` FROM t_outbox_extra x LEFT JOIN t_outbox_event e ON e.id = x.id
+		rowColumns + ` FROM t_outbox_extra x LEFT JOIN settle_outbox_row() e ON e.id = x.id
 WHERE coalesce(e.topic, '') <> ALL($1) ORDER BY x.id LIMIT $2`
 
 	nextDelayed = `SELECT min(due_at) FROM t_outbox_delayed WHERE due_at > $1 AND destination <> ALL($2)`

@@ -18,8 +18,8 @@ const (
 	// The sequence tells of ids whose rows are gone, the table of ids that a
 	// program has chosen itself.
 	sideState = `SELECT EXISTS (SELECT 1 FROM t_outbox_extra), (SELECT min(due_at) FROM t_outbox_delayed),
- greatest(pg_sequence_last_value(pg_get_serial_sequence('t_outbox_event', 'id')::regclass), (SELECT max(id) FROM t_outbox_event), 0)`
-	eventAt = `SELECT event_id FROM t_outbox_event WHERE id = $1`
+ greatest(pg_sequence_last_value(pg_get_serial_sequence(settle_outbox_table()::text, 'id')::regclass), (SELECT max(id) FROM settle_outbox_row()), 0)`
+	eventAt = `SELECT event_id FROM settle_outbox_row() WHERE id = $1`
 )
 
 // snapshot runs f in a transaction that sees one committed state of the

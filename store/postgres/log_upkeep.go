@@ -19,7 +19,7 @@ const (
 	// out of the run.
 	listLate = `WITH looked AS MATERIALIZED (SELECT first_id, last_id FROM t_outbox_gap WHERE first_id > $2 ORDER BY first_id LIMIT $4),
  late AS MATERIALIZED (SELECT e.id, r.first_id FROM looked r CROSS JOIN LATERAL
-  (SELECT id FROM t_outbox_event WHERE id BETWEEN r.first_id AND r.last_id ORDER BY id LIMIT $3) e ORDER BY e.id LIMIT $3),
+  (SELECT id FROM settle_outbox_row() WHERE id BETWEEN r.first_id AND r.last_id AND readable ORDER BY id LIMIT $3) e ORDER BY e.id LIMIT $3),
  listed AS (INSERT INTO t_outbox_extra (id, reason, added_at) SELECT id, 'late', $1 FROM late ON CONFLICT DO NOTHING RETURNING id),
  number AS (SELECT count(*) AS n FROM listed)
 SELECT number.n, (SELECT count(*) FROM looked), (SELECT coalesce(max(first_id), 0) FROM looked), coalesce(array_agg(late.first_id) FILTER (WHERE late.id IS NOT NULL), '{}'),
@@ -61,7 +61,7 @@ const (
 	// The window is a run of ids, looked at by primary key; what it returns are
 	// its size, its last id and how many of its rows are old enough.
 	retainWindow = `SELECT count(*), coalesce(max(id), 0), count(*) FILTER (WHERE appended_at < $1)
-FROM (SELECT id, appended_at FROM t_outbox_event WHERE id > $2 ORDER BY id LIMIT $3) w`
+FROM (SELECT id, appended_at FROM settle_outbox_row() WHERE id > $2 ORDER BY id LIMIT $3) w`
 
 	// Acknowledged at its destination: at or below the cursor that serves its
 	// topic and not among what that reader has open.
@@ -80,7 +80,7 @@ WHERE e.id = done.id`
 	// Where no row is left and none is awaited, cold ids need not be told apart
 	// from those that were deleted: a row that comes back there is late.
 	mergeGaps = `WITH gone AS (DELETE FROM t_outbox_gap g WHERE g.first_id > $1 AND g.last_id <= $2
- AND NOT EXISTS (SELECT 1 FROM t_outbox_event e WHERE e.id > $1 AND e.id <= $2)
+ AND NOT EXISTS (SELECT 1 FROM settle_outbox_row() e WHERE e.id > $1 AND e.id <= $2)
  AND NOT EXISTS (SELECT 1 FROM v_outbox_open o WHERE o.first_id <= $2 AND o.last_id > $1)
  AND NOT EXISTS (SELECT 1 FROM v_outbox_reader r WHERE r.cursor < $2)
  RETURNING first_id, last_id, recorded_at)
@@ -140,7 +140,7 @@ const (
 	// event is there of which they know where the broker has it.
 	pruneCheckpoints = `DELETE FROM t_outbox_checkpoint c WHERE c.seq > $1 AND c.seq <= $2
 AND (c.epoch, c.number) < (SELECT n.epoch, n.number FROM t_outbox_checkpoint n WHERE n.lane = c.lane ORDER BY n.epoch DESC, n.number DESC LIMIT 1)
-AND NOT EXISTS (SELECT 1 FROM t_outbox_event e WHERE e.id BETWEEN c.first_id AND c.last_id)`
+AND NOT EXISTS (SELECT 1 FROM settle_outbox_row() e WHERE e.id BETWEEN c.first_id AND c.last_id)`
 
 	pruneRenewals = `DELETE FROM settle_renewal r WHERE r.scope = $1 AND r.name = $2
 AND (r.epoch < $3 OR r.renewal_no < (SELECT max(n.renewal_no) FROM settle_renewal n WHERE n.scope = $1 AND n.name = $2 AND n.epoch = $3))`
