@@ -2,7 +2,6 @@ package settle
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -143,6 +142,9 @@ func (e *Event) Validate() error {
 // validateTimes refuses what the envelope's format has no digits for: its
 // readers could not decode the event.
 func (e *Event) validateTimes() error {
+	if hasFourDigits(e.OccurredAt) && hasFourDigits(e.AppendedAt) && hasFourDigits(e.NotBefore) {
+		return nil
+	}
 	times := [...]struct {
 		name string
 		at   time.Time
@@ -155,7 +157,19 @@ func (e *Event) validateTimes() error {
 	return nil
 }
 
+// hasFourDigits reports whether the year is from 0 to 9999 in UTC; seconds tell
+// it sooner than a calendar does.
+func hasFourDigits(t time.Time) bool {
+	const first, end = -62167219200, 253402300800 // 0000-01-01 and 10000-01-01
+	s := t.Unix()
+	return first <= s && s < end
+}
+
 func (e *Event) validateFields() error {
+	if fits(e.ID) && fits(e.Type) && fits(e.AggregateType) && fits(e.AggregateID) && fits(e.BizKey) && fits(e.TraceID) &&
+		fits(e.CausationID) && fits(e.Topic) && fits(e.ContentType) && fits(e.Supersedes) {
+		return nil
+	}
 	fields := [...]struct{ name, value string }{
 		{"eventId", e.ID}, {"eventType", e.Type}, {"aggregateType", e.AggregateType},
 		{"aggregateId", e.AggregateID}, {"bizKey", e.BizKey}, {"traceId", e.TraceID},
@@ -184,7 +198,7 @@ func (e *Event) validateBody() error {
 	if total > MaxHeaders {
 		return e.invalid("headers", fmt.Sprintf("have %d bytes; the limit is %d", total, MaxHeaders))
 	}
-	if IsJSON(e.ContentType) && !json.Valid(e.Payload) {
+	if IsJSON(e.ContentType) && !validJSON(e.Payload) {
 		return e.invalid("payload", "is not valid JSON although contentType says "+e.contentType())
 	}
 	return nil
@@ -201,6 +215,10 @@ func (e *Event) invalid(field, why string) error {
 	return &InvalidEventError{EventID: e.ID, EventType: e.Type, Field: field, Reason: why}
 }
 
+// fits reports that there is nothing to say against s; that of a text which is
+// not ASCII badText decides.
+func fits(s string) bool { return len(s) <= MaxField && plain(s) }
+
 func badText(s string) string {
 	switch {
 	case len(s) > MaxField:
@@ -214,6 +232,9 @@ func badText(s string) string {
 }
 
 func hasControl(s string) bool {
+	if plain(s) {
+		return false
+	}
 	for i := range len(s) {
 		if s[i] < 0x20 || s[i] == 0x7f {
 			return true
