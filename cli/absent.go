@@ -42,4 +42,8 @@ func (a absent) Resume(context.Context, govern.Act, string, string) error { retu
 
 func (a absent) Known(context.Context, string, string) (bool, error) { return false, a.err }
 
+func (a absent) Resend(context.Context, govern.Act, ...string) ([]govern.Resent, error) {
+	return nil, a.err
+}
+
 func (a absent) Skip(context.Context, govern.Act, string) error { return a.err }

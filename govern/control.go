@@ -26,4 +26,5 @@ type Store interface {
 	Trails
 	Audits
 	Controller
+	Resender
 }

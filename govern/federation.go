@@ -122,7 +122,7 @@ func (j *Journey) add(service string, s Step) {
 // worked on an event that no answering service has produced.
 func (j *Journey) order() {
 	rank := map[string]int{
-		StageFact: 0, StageAppended: 1, StageDelayed: 2, StagePublished: 3, StageParked: 4, StageReplay: 5, StageCompensate: 5,
+		StageFact: 0, StageAppended: 1, StageDelayed: 2, StagePublished: 3, StageParked: 4, StageReplay: 5, StageResend: 5, StageCompensate: 5,
 		StageApplied: 6, StageRejected: 6, StageCompensated: 6, StageDuplicate: 6, StageDead: 6, StageDiscarded: 7,
 	}
 	began := map[string]Step{}

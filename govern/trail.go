@@ -19,6 +19,7 @@ const (
 	StageDuplicate = "duplicate" // another event had the same effect
 	StageDead      = "dead"
 	StageReplay    = "replay" // a person asked for it
+	StageResend    = "resend" // a person asked for what was sent to be sent again
 	// StageCompensate: a person gave up on it; StageCompensated: and what may
 	// have happened of it was undone.
 	StageCompensate  = "compensate"

@@ -36,6 +36,7 @@ func (m *Machine) controlsLoaded(in ControlsLoaded) {
 	changed := in.Controls.Version != m.ctl.version
 	if changed {
 		m.applyControls(in.Controls)
+		m.sides.listed()
 	}
 	m.ctl.due = m.now.Add(controlsEvery)
 	if changed || m.dead > 0 {

@@ -61,6 +61,9 @@ func (s *sideTables) released(now time.Time) {
 	s.extra.pending, s.delayed.next = true, now
 }
 
+// listed looks for rows that a person may have listed to be sent again.
+func (s *sideTables) listed() { s.extra.pending, s.extra.next = true, time.Time{} }
+
 // isDelayed reports whether the row's time is far enough ahead to put it aside.
 func (m *Machine) isDelayed(it *item) bool {
 	return it.from != FromDelayed && it.row.Event != nil && !it.row.Event.NotBefore.IsZero() &&

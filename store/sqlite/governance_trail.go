@@ -232,7 +232,7 @@ JOIN t_audit a ON a.target = (CASE d.service_side WHEN 'relay' THEN 'relay' ELSE
 UNION ALL SELECT e.value, '', '', '', a.at, a.actor, a.action, a.reason FROM json_each(?1) e JOIN t_audit a ON a.target = e.value`
 
 func (t *trail) acts(ctx context.Context) error {
-	stages := map[string]string{"dlq.replay": govern.StageReplay, "dlq.compensate": govern.StageCompensate, "dlq.discard": govern.StageDiscarded, "control.skip": govern.StageDiscarded}
+	stages := map[string]string{"dlq.replay": govern.StageReplay, "dlq.compensate": govern.StageCompensate, "dlq.discard": govern.StageDiscarded, "control.skip": govern.StageDiscarded, govern.ActionResend: govern.StageResend}
 	return each(ctx, t.tx, func(rows *sql.Rows) error {
 		var s govern.Step
 		var at int64
