@@ -83,20 +83,21 @@ func (e *Event) setHeaders(headers map[string]string) {
 }
 
 // scan reads the flat form that AppendEnvelope writes, without reflection. It
-// returns false for anything it does not know for sure (escapes, white space,
-// unknown or repeated fields): encoding/json then has the word. A consumer
-// decodes every record, and this is several times faster.
+// returns false for anything it does not know for sure (escapes, white space but
+// behind a colon or comma, as PostgreSQL's jsonb has it, unknown or repeated
+// fields): encoding/json then has the word. A consumer decodes every record, and
+// this is several times faster.
 func (env *envelope) scan(b []byte) bool {
 	if len(b) < 2 || b[0] != '{' {
 		return false
 	}
 	seen := uint32(0)
 	for i := 1; ; {
-		name, next, ok := scanString(b, i)
+		name, next, ok := scanString(b, skipSpace(b, i))
 		if !ok || next >= len(b) || b[next] != ':' {
 			return false
 		}
-		bit, end := env.scanValue(name, b, next+1)
+		bit, end := env.scanValue(name, b, skipSpace(b, next+1))
 		if bit == 0 || seen&bit != 0 || end >= len(b) {
 			return false
 		}

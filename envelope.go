@@ -52,7 +52,11 @@ func WireHeaders(m Message) [][2]string {
 // AppendEnvelope appends the JSON envelope of e to dst. It uses no reflection:
 // a relay encodes every event it sends. A JSON payload is embedded byte for
 // byte; any other payload travels as a base64 string under payloadBase64.
+// An event that has its Envelope already travels as that.
 func AppendEnvelope(dst []byte, e *Event) []byte {
+	if e.Envelope != nil {
+		return append(dst, e.Envelope...)
+	}
 	dst = append(dst, `{"eventId":`...)
 	dst = appendString(dst, e.ID)
 	dst = appendField(dst, "eventType", e.Type)

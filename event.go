@@ -63,6 +63,10 @@ type Event struct {
 	ContentType string
 	// Payload travels exactly as the database returns it.
 	Payload []byte
+	// Envelope is the whole envelope as an adopted table keeps it: it travels as
+	// it is, in place of one made of the other fields, and Payload stays empty.
+	// Nil for all others. See SetEnvelope.
+	Envelope []byte
 	// Headers travel beside the payload. Names are case-sensitive.
 	Headers map[string]string
 	// Topic is where the relay publishes it. Empty means DefaultTopic.
@@ -197,6 +201,9 @@ func (e *Event) validateBody() error {
 	}
 	if total > MaxHeaders {
 		return e.invalid("headers", fmt.Sprintf("have %d bytes; the limit is %d", total, MaxHeaders))
+	}
+	if e.Envelope != nil {
+		return e.validateEnvelope()
 	}
 	if IsJSON(e.ContentType) && !validJSON(e.Payload) {
 		return e.invalid("payload", "is not valid JSON although contentType says "+e.contentType())

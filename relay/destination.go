@@ -39,7 +39,7 @@ func (it *item) size() int {
 	if it.row.Event == nil {
 		return frame
 	}
-	n := frame + len(it.row.Event.Payload)
+	n := frame + len(it.row.Event.Payload) + len(it.row.Event.Envelope)
 	for k, v := range it.row.Event.Headers {
 		n += len(k) + len(v)
 	}
