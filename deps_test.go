@@ -50,6 +50,8 @@ var imports = map[string]struct{ ours, others []string }{
 	"cli":        {ours: []string{"", "relay", "consumer", "server", "dial", "store/migrate", "doctor", "govern", "drill", "examples/shop", "examples/shop/outside", "internal/configfile", "internal/rawbench"}, others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys"}},
 	"cmd/settle": {ours: []string{"cli"}},
 
+	"examples/spring-contract": {},
+
 	"internal/configfile": {others: []string{"github.com/goccy/go-yaml"}},
 
 	"internal/sim":       {ours: []string{"", "relay", "consumer", "examples/shop/lifecycle"}},

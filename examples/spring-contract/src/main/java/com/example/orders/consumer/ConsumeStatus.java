@@ -1,0 +1,7 @@
+package com.example.orders.consumer;
+
+public enum ConsumeStatus {
+    PROCESSING,
+    SUCCESS,
+    FAILED
+}

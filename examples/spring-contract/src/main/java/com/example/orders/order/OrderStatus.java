@@ -1,0 +1,6 @@
+package com.example.orders.order;
+
+public enum OrderStatus {
+    CREATED,
+    AMENDED
+}

@@ -1,0 +1,8 @@
+package com.example.orders.outbox;
+
+public enum OutboxStatus {
+    PENDING,
+    RETRY,
+    SENT,
+    FAILED
+}

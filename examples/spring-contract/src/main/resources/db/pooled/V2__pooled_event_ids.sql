@@ -1,0 +1,1 @@
+ALTER SEQUENCE t_outbox_event_id_seq INCREMENT BY 50;
