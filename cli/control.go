@@ -106,9 +106,9 @@ func (a *app) onService(c *cobra.Command, from *sources, service string, do func
 		return err
 	}
 	defer done()
-	store, ok := fed.Store(service)
-	if !ok {
-		return usagef("there is no service %q; there are %s", service, strings.Join(fed.Names(), ", "))
+	store, err := serviceOf(fed, service)
+	if err != nil {
+		return err
 	}
 	if err := do(store); err != nil {
 		var exit *ExitError
@@ -119,4 +119,13 @@ func (a *app) onService(c *cobra.Command, from *sources, service string, do func
 	}
 	_, err = fmt.Fprintln(a.Out, said)
 	return err
+}
+
+// serviceOf returns the store of one service.
+func serviceOf(fed *govern.Federation, name string) (govern.Store, error) {
+	store, ok := fed.Store(name)
+	if !ok {
+		return nil, usagef("there is no service %q; there are %s", name, strings.Join(fed.Names(), ", "))
+	}
+	return store, nil
 }

@@ -123,6 +123,10 @@ func (l *Log) retain(ctx context.Context, tx pgx.Tx, before time.Time, limit int
 	if old == 0 {
 		return 0, nil
 	}
+	// A person may be listing one of them to be sent again.
+	if _, err := tx.Exec(ctx, keepRows); err != nil {
+		return 0, err
+	}
 	tag, err := tx.Exec(ctx, retainRows, before.UTC(), from, last)
 	if err != nil {
 		return 0, err
