@@ -46,7 +46,7 @@ var imports = map[string]struct{ ours, others []string }{
 	"examples/shop/outside":   {ours: []string{""}, others: []string{"modernc.org/sqlite", "github.com/sony/gobreaker/v2"}},
 	"examples/quickstart":     {ours: []string{"", "relay", "consumer", "dial", "broker/memory", "broker/nats", "broker/nats/embedded", "store/sqlite"}},
 
-	"server":     {ours: []string{"", "relay", "consumer", "dial", "govern", "internal/configfile"}},
+	"server":     {ours: []string{"", "relay", "consumer", "dial", "doctor", "govern", "internal/configfile"}},
 	"cli":        {ours: []string{"", "relay", "consumer", "server", "dial", "store/migrate", "doctor", "govern", "drill", "examples/shop", "examples/shop/outside", "internal/configfile", "internal/rawbench"}, others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys"}},
 	"cmd/settle": {ours: []string{"cli"}},
 

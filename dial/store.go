@@ -10,6 +10,7 @@ import (
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/migrate"
 	"github.com/settlemq/settle/store/postgres"
 	"github.com/settlemq/settle/store/sqlite"
 )
@@ -19,8 +20,9 @@ type StoreConfig struct {
 	// Service names whose database it is, in dead letters and trails. Defaults
 	// to the name of the file or database.
 	Service string
-	// Existing refuses a database that is missing or was never one of Settle's,
-	// and leaves it as it is. Defaults to false: its tables are made.
+	// Existing refuses a database that is missing, was never one of Settle's
+	// (ErrForeign) or has the tables of an older program (ErrOlder), and leaves
+	// it as it is. Defaults to false: its tables are made and brought up to date.
 	Existing bool
 	// MaxConns bounds the connections that business transactions and consumers
 	// have at once on PostgreSQL, and as many again may read. Defaults to 16.
@@ -33,6 +35,10 @@ type StoreConfig struct {
 // ErrForeign means that a database holds none of Settle's tables. It was left
 // as it is.
 var ErrForeign = errors.New("the database holds no tables of Settle")
+
+// ErrOlder means that a database has the tables of an older program. It was
+// left as it is.
+var ErrOlder = migrate.ErrOlderSchema
 
 // Database is one service's database, whatever its kind: the outbox as the
 // application and as the relay see it, the consumer's inbox, and governance.

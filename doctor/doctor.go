@@ -13,4 +13,8 @@ type Checker interface {
 	// reached at all; it is one sentence that names the cause and what mends it.
 	// Neither shows a password.
 	Check(ctx context.Context) ([]Finding, error)
+	// Durability is Check with those checks only on which it rests that a
+	// committed event outlives a crash of the database. They are quick, whatever
+	// the tables hold.
+	Durability(ctx context.Context) ([]Finding, error)
 }

@@ -37,12 +37,20 @@ type EmbeddedConfig struct {
 
 // SourceConfig is one database with an outbox, and the broker of its events.
 type SourceConfig struct {
-	DB      string      `yaml:"db" doc:"URL of the database; ${NAME} in it stands for an environment variable, ${file:/path} for the text of a file" default:""`
-	Broker  string      `yaml:"broker" doc:"URL of the broker, with placeholders like db's, or embedded" default:"embedded"`
-	Topics  []string    `yaml:"topics" doc:"topics that are made at start; any other is made when it is first used" default:"[]"`
-	Migrate bool        `yaml:"migrate" doc:"whether to make the tables where there are none; else settle migrate makes them. Tables that are there are brought up to date" default:"false"`
-	Relay   RelayConfig `yaml:"relay" doc:"outbox to broker"`
+	DB      string   `yaml:"db" doc:"URL of the database; ${NAME} in it stands for an environment variable, ${file:/path} for the text of a file" default:""`
+	Broker  string   `yaml:"broker" doc:"URL of the broker, with placeholders like db's, or embedded" default:"embedded"`
+	Topics  []string `yaml:"topics" doc:"topics that are made at start; any other is made when it is first used" default:"[]"`
+	Migrate bool     `yaml:"migrate" doc:"whether to make the tables and bring them up to date; else settle migrate does, and until then nothing is relayed" default:"false"`
+	// Durability is DurabilityStrict or DurabilityLax.
+	Durability string      `yaml:"durability" doc:"strict: a database that may lose what it has committed (fsync or synchronous_commit off and such) is not relayed; lax: it is, with a warning" default:"strict"`
+	Relay      RelayConfig `yaml:"relay" doc:"outbox to broker"`
 }
+
+// What SourceConfig.Durability may be; empty is strict.
+const (
+	DurabilityStrict = "strict"
+	DurabilityLax    = "lax"
+)
 
 // RelayConfig holds what people change about a relay.
 type RelayConfig struct {

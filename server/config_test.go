@@ -53,6 +53,7 @@ func TestAFileThatCanNotBeNamesTheKeyAndShowsNoSecret(t *testing.T) {
 		"batch":             {"embedded: {dir: /x}\nsources: {a: {" + db + ", relay: {batch_rows: 5000}}}\n", "sources.a.relay.batch_rows is 5000; it must be 1 to 1000"},
 		"rate":              {"embedded: {dir: /x}\nsources: {a: {" + db + ", relay: {rate_limit: {t: -1}}}}\n", "sources.a.relay.rate_limit.t is -1"},
 		"jitter":            {"embedded: {dir: /x}\nsources: {a: {" + db + ", relay: {retry: {jitter: 2}}}}\n", "sources.a.relay.retry.jitter is 2"},
+		"durability":        {"embedded: {dir: /x}\nsources: {a: {" + db + ", durability: some}}\n", "sources.a.durability is some; it must be strict or lax"},
 		"unset variable":    {"sources: {a: {db: '${NO_SUCH_VARIABLE}'}}\n", `sources.a.db: the environment variable "NO_SUCH_VARIABLE" is not set`},
 		"unreadable file":   {"sources: {a: {" + db + ", broker: 'nats://${file:/no/such}@h:1'}}\n", "sources.a.broker: read secret: open /no/such"},
 		"empty file":        {"sources: {a: {db: 'file:" + empty + "'}}\n", "is empty"},

@@ -60,10 +60,17 @@ func (c SourceConfig) probeDB(ctx context.Context) answer {
 	switch {
 	case c.Migrate && (errors.Is(err, dial.ErrForeign) || errors.Is(err, fs.ErrNotExist)):
 		return answer{said: "has no tables yet; serve makes them"}
-	case errors.Is(err, dial.ErrForeign), errors.Is(err, fs.ErrNotExist):
-		return answer{err: fmt.Errorf("%w; `settle migrate --db URL` makes its tables, or say migrate: true", err)}
+	case c.Migrate && errors.Is(err, dial.ErrOlder):
+		return answer{said: "has the tables of an older program; serve brings them up to date"}
 	case err != nil:
-		return answer{err: err}
+		return answer{err: howToMigrate(err)}
+	}
+	unsafe, doubtful, err := c.judged(ctx)
+	if len(unsafe) > 0 && !c.lax() {
+		err = refusal(unsafe)
+	}
+	if err != nil {
+		return answer{err: errors.Join(err, db.Close())}
 	}
 	said := "answers"
 	if g, ok := db.Log.(relay.Gauge); ok {
@@ -71,6 +78,9 @@ func (c SourceConfig) probeDB(ctx context.Context) answer {
 		if b, err = g.Backlog(ctx, backlogRows); err == nil {
 			said = fmt.Sprintf("answers: %d events pending, %d parked", b.Pending, b.Parked)
 		}
+	}
+	for _, text := range append(unsafe, doubtful...) {
+		said += "; warning: " + text
 	}
 	return answer{said, errors.Join(err, db.Close())}
 }

@@ -134,6 +134,9 @@ func (c SourceConfig) wrong() *configfile.Wrong {
 	if slices.Contains(c.Topics, "") {
 		return &configfile.Wrong{Key: "topics", Got: fmt.Sprintf("%q", c.Topics), Want: "names"}
 	}
+	if !slices.Contains([]string{"", DurabilityStrict, DurabilityLax}, c.Durability) {
+		return &configfile.Wrong{Key: "durability", Got: c.Durability, Want: DurabilityStrict + " or " + DurabilityLax}
+	}
 	return c.Relay.Wrong().Under("relay")
 }
 

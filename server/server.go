@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 )
 
@@ -120,6 +121,10 @@ func (s *Server) Standings() map[string]SourceStanding {
 	for _, src := range s.sources {
 		now := src.board.read()
 		now.Cause = s.mask.Replace(now.Cause)
+		now.Warnings = slices.Clone(now.Warnings)
+		for i, text := range now.Warnings {
+			now.Warnings[i] = s.mask.Replace(text)
+		}
 		all[src.name] = now
 	}
 	return all

@@ -47,9 +47,10 @@ type source struct {
 
 // What can be lost.
 const (
-	lostDatabase = "database"
-	lostBroker   = "broker"
-	lostRelay    = "relay"
+	lostDatabase   = "database"
+	lostBroker     = "broker"
+	lostRelay      = "relay"
+	lostDurability = "durability"
 )
 
 // lost says what a session has ended for.
@@ -81,7 +82,11 @@ func (s *source) run(ctx context.Context) {
 		if known {
 			what, err = l.what, l.err
 		}
-		s.board.become(StateUnreachable, what, err)
+		state := StateUnreachable
+		if what == lostDurability {
+			state = StateRefused
+		}
+		s.board.become(state, what, err)
 		if !pause(ctx, wait/2+rand.N(wait/2)) {
 			return
 		}
@@ -95,6 +100,9 @@ func (s *source) session(ctx context.Context) error {
 	db, err := s.open(ctx)
 	if err != nil {
 		return &lost{lostDatabase, err}
+	}
+	if err := s.judge(ctx); err != nil {
+		return errors.Join(err, db.Close())
 	}
 	broker, err := s.connect(ctx)
 	if err != nil {
@@ -121,7 +129,25 @@ func (s *source) session(ctx context.Context) error {
 func (s *source) open(ctx context.Context) (*dial.Database, error) {
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
-	return dial.Store(ctx, s.cfg.DB, dial.StoreConfig{Service: s.name, Existing: !s.cfg.Migrate, Crash: s.crash})
+	db, err := dial.Store(ctx, s.cfg.DB, dial.StoreConfig{Service: s.name, Existing: !s.cfg.Migrate, Crash: s.crash})
+	if err != nil {
+		return nil, howToMigrate(err)
+	}
+	return db, nil
+}
+
+// judge refuses a database that may lose what it has committed, or warns of it.
+func (s *source) judge(ctx context.Context) error {
+	unsafe, doubtful, err := s.cfg.judged(ctx)
+	if err != nil {
+		return &lost{lostDatabase, err}
+	}
+	if len(unsafe) > 0 && !s.cfg.lax() {
+		s.board.warn(nil)
+		return &lost{lostDurability, refusal(unsafe)}
+	}
+	s.board.warn(append(unsafe, doubtful...))
+	return nil
 }
 
 func (s *source) connect(ctx context.Context) (settle.Broker, error) {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,9 @@ const (
 	// StateUnreachable: the database or the broker does not answer, or refuses;
 	// it is tried again for ever.
 	StateUnreachable State = "unreachable"
+	// StateRefused: the database may lose what it has committed, so nothing of
+	// it is relayed; it is looked at again for ever.
+	StateRefused State = "refused"
 	// StateEnded: the server has ended.
 	StateEnded State = "ended"
 )
@@ -39,7 +43,8 @@ type Standing struct {
 	State State `json:"state"`
 	// Since when it is in this state.
 	Since time.Time `json:"since"`
-	// What does not answer: database or broker; and why.
+	// What does not answer: database or broker; and why. Of a source that is
+	// refused, What is durability, and Cause says what mends it.
 	What  string `json:"what,omitempty"`
 	Cause string `json:"cause,omitempty"`
 }
@@ -53,6 +58,8 @@ type SourceStanding struct {
 	Backlog *Backlog `json:"backlog,omitempty"`
 	// Published counts the events that this process has sent since it started.
 	Published int64 `json:"published"`
+	// Warnings say what may lose committed events, and what mends it.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Backlog is a relay.Backlog as it is shown.
@@ -101,6 +108,7 @@ func (b *board) become(state State, what string, err error) {
 	words := map[State]string{
 		StateLeading: "leading", StateServing: "serving", StateStandingBy: "standing by",
 		StateUnreachable: what + " unreachable; trying again", StateEnded: "ended",
+		StateRefused: "not relayed: the database may lose what it has committed; looking again",
 	}
 	attrs := []any{"state", string(state), "was", string(last.State), "after", b.now.Since.Sub(last.Since).Round(time.Millisecond)}
 	if err != nil {
@@ -120,6 +128,18 @@ func (b *board) count(of relay.Backlog) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.now.Backlog = shown
+}
+
+// warn notes what is unsafe, and says once what is new of it.
+func (b *board) warn(of []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, text := range of {
+		if !slices.Contains(b.now.Warnings, text) {
+			b.log.Warn("committed events may be lost", "cause", text)
+		}
+	}
+	b.now.Warnings = of
 }
 
 func (b *board) published(total int64) {

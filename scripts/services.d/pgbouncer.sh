@@ -1,6 +1,6 @@
-# PgBouncer in transaction mode before the service postgres: few sessions for many clients, so that nothing can be
-# kept in one. Its URL names the database postgres; any other of the server can be named too.
-needs=postgres
+# PgBouncer in transaction mode before the service postgres, which must be up: few sessions for many clients, so
+# that nothing can be kept in one. Its URL names the database postgres; any other of the server can be named too.
+behind=postgres
 port=${SETTLE_PGBOUNCER_PORT:-5612}
 
 as_server() { if [ "$(id -u)" = 0 ]; then (cd / && runuser -u postgres -- "$@"); else "$@"; fi; }
@@ -20,7 +20,7 @@ service_up() {
 
 service_start() {
   local server
-  server=$(url_of "$needs") || { say "start $needs first"; exit 1; }
+  server=$(url_of "$behind") || { say "start $behind first"; exit 1; }
   mkdir -p "$dir"
   rm -f "$dir/pid"
   (
@@ -58,7 +58,7 @@ password_of() { local rest=${1#postgres://postgres:}; echo "${rest%@*}"; }
 url_of() ( dir=$state/$1; [ -f "$dir/password" ] && . "$here/services.d/$1.sh" && service_url )
 
 service_stop() { kill "$(cat "$dir/pid")"; gone; }
-service_url() { local server; server=$(url_of "$needs") || return 1; echo "postgres://postgres:$(password_of "$server")@127.0.0.1:$port/postgres"; }
+service_url() { local server; server=$(url_of "$behind") || return 1; echo "postgres://postgres:$(password_of "$server")@127.0.0.1:$port/postgres"; }
 service_log() { echo "$dir/log"; }
 
 service_pids() {

@@ -1,4 +1,4 @@
 # What pgbouncer is, before the service postgres18.
 . "$here/services.d/pgbouncer.sh"
-needs=postgres18
+behind=postgres18
 port=${SETTLE_PGBOUNCER18_PORT:-5619}

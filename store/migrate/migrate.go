@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/pressly/goose/v3"
 )
@@ -27,6 +28,10 @@ const Table = "settle_schema"
 // ErrNewerSchema means that a newer program has migrated this database. An
 // older one does not know what it would break, so it does not touch it.
 var ErrNewerSchema = errors.New("the schema is newer than this program; use the program that migrated it, or a later one")
+
+// ErrOlderSchema means that this program needs migrations that the database has
+// not seen.
+var ErrOlderSchema = errors.New("the schema is older than this program; settle migrate brings it up to date")
 
 // ErrOccupied means that a table of a name that Settle uses is there, and Settle
 // has not made it. Nothing was changed.
@@ -61,6 +66,21 @@ func Up(ctx context.Context, db *sql.DB, dialect Dialect, fsys fs.FS) error {
 		return fmt.Errorf("migrate from schema version %d to %d: %w", current, target, err)
 	}
 	return nil
+}
+
+// Check returns nil if db has all migrations of fsys, and ErrOlderSchema or
+// ErrNewerSchema if it does not. It changes nothing. The database has Table.
+func Check(ctx context.Context, db *sql.DB, dialect Dialect, fsys fs.FS) error {
+	steps, err := NewSchema(Source{DB: db, Dialect: dialect, Files: fsys}).Status(ctx)
+	if err != nil {
+		return err
+	}
+	last := steps[len(steps)-1]
+	if last.Applied {
+		return nil
+	}
+	first := slices.IndexFunc(steps, func(s Step) bool { return !s.Applied })
+	return fmt.Errorf("schema version %d is the first of %d that are missing: %w", steps[first].Version, len(steps)-first, ErrOlderSchema)
 }
 
 // occupant is the first table that is made: one that others have made before

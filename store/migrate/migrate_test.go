@@ -96,6 +96,28 @@ func TestANewerSchemaIsRefusedAndNotTouched(t *testing.T) {
 	}
 }
 
+func TestACheckTellsAnOlderSchemaFromANewerOneAndChangesNeither(t *testing.T) {
+	db := openDB(t)
+	if err := migrate.Up(t.Context(), db, migrate.SQLite, files(first)); err != nil {
+		t.Fatal(err)
+	}
+	if err := migrate.Check(t.Context(), db, migrate.SQLite, files(first, second)); !errors.Is(err, migrate.ErrOlderSchema) || !strings.Contains(err.Error(), "settle migrate") {
+		t.Errorf("of an older one it says %v", err)
+	}
+	if got := tables(t, db); got != "a" {
+		t.Errorf("behind the check tables are %q", got)
+	}
+	if err := migrate.Check(t.Context(), db, migrate.SQLite, files(first)); err != nil {
+		t.Errorf("of its own it says %v", err)
+	}
+	if err := migrate.Up(t.Context(), db, migrate.SQLite, files(first, second)); err != nil {
+		t.Fatal(err)
+	}
+	if err := migrate.Check(t.Context(), db, migrate.SQLite, files(first)); !errors.Is(err, migrate.ErrNewerSchema) {
+		t.Errorf("of a newer one it says %v", err)
+	}
+}
+
 func TestUpEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -29,8 +29,8 @@ type Config struct {
 	// the database's name.
 	Service string
 	// Existing refuses a database that has no tables of this package yet
-	// (ErrForeign), so that looking into one by mistake leaves it as it is.
-	// Defaults to false: they are made.
+	// (ErrForeign) or those of an older program (migrate.ErrOlderSchema), and
+	// leaves it as it is. Defaults to false: they are made and migrated.
 	Existing bool
 }
 

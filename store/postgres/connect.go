@@ -180,13 +180,16 @@ func (s *Store) migrate(ctx context.Context, conn *pgx.Conn, cfg *pgx.ConnConfig
 	}
 	db := stdlib.OpenDB(*cfg)
 	defer func() { _ = db.Close() }()
-	return migrateWith(ctx, db)
+	return migrateWith(ctx, db, s.cfg.Existing)
 }
 
-func migrateWith(ctx context.Context, db *sql.DB) error {
+func migrateWith(ctx context.Context, db *sql.DB, existing bool) error {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return err
+	}
+	if existing {
+		return migrate.Check(ctx, db, migrate.Postgres, files)
 	}
 	return migrate.Up(ctx, db, migrate.Postgres, files)
 }

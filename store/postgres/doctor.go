@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,6 +54,19 @@ func NewDoctor(url string, cfg DoctorConfig) *Doctor {
 
 // Check implements doctor.Checker.
 func (d *Doctor) Check(ctx context.Context) ([]doctor.Finding, error) {
+	return d.examine(ctx, (*examination).checks)
+}
+
+// Durability implements doctor.Checker.
+func (d *Doctor) Durability(ctx context.Context) ([]doctor.Finding, error) {
+	return d.examine(ctx, func(x *examination) []check {
+		return slices.DeleteFunc(x.serverChecks(), func(c check) bool {
+			return !slices.Contains([]string{"synchronous_commit", "fsync", "full_page_writes", "unlogged_tables"}, c.name)
+		})
+	})
+}
+
+func (d *Doctor) examine(ctx context.Context, checks func(*examination) []check) ([]doctor.Finding, error) {
 	pool, err := pgxpool.ParseConfig(d.url)
 	if err != nil {
 		return nil, errURL
@@ -70,7 +84,7 @@ func (d *Doctor) Check(ctx context.Context) ([]doctor.Finding, error) {
 		return nil, fmt.Errorf("look at the database: %w", explain(err))
 	}
 	var all []doctor.Finding
-	for _, c := range x.checks() {
+	for _, c := range checks(x) {
 		f := x.run(ctx, c)
 		if err := ctx.Err(); err != nil {
 			return nil, err

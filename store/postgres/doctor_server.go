@@ -15,6 +15,7 @@ func (x *examination) serverChecks() []check {
 		{"synchronous_commit", "a fact that was answered as committed, and its event, must outlive a crash of the server", x.synchronousCommit},
 		{"fsync", "without it a power cut loses commits and may corrupt the database", x.on("fsync")},
 		{"full_page_writes", "without it a power cut in the middle of a page may corrupt tables beyond repair", x.on("full_page_writes")},
+		{"unlogged_tables", "the rows of an unlogged table are gone after a crash of the server, and no standby ever has them", x.unloggedTables},
 		{"synchronous_standby", "a failover to a standby that is behind loses committed events", x.standbys},
 		{"wal_level", "without enough of it there can be neither standby nor archive: the disk is the only copy", x.walLevel},
 		{"isolation", "Settle's transactions read what others have committed meanwhile; at other levels they fail and are repeated, and a standby may judge by what has changed", x.isolation},
@@ -102,6 +103,16 @@ func (x *examination) synchronousCommit(ctx context.Context) (diagnosis, error) 
 		r = diagnosis{doctor.Warn, s.value + ", but off for " + strings.Join(who, ", "), strings.Join(fixes, "; ")}
 	}
 	return r, err
+}
+
+const unlogged = `SELECT relname::text FROM pg_class WHERE relnamespace = to_regnamespace(quote_ident(current_schema())) AND relkind = 'r' AND relpersistence = 'u'
+AND (relname LIKE 't\_%' OR relname LIKE 'settle\_%') ORDER BY 1`
+
+func (x *examination) unloggedTables(ctx context.Context) (diagnosis, error) {
+	var p problems
+	var name string
+	err := x.each(ctx, []any{&name}, func() { p.add(name, "ALTER TABLE "+ident(name)+" SET LOGGED") }, unlogged)
+	return p.diagnosis(doctor.Bad, "none"), err
 }
 
 const countStandbys = `SELECT count(*), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')), count(*) FILTER (WHERE state IS NULL) FROM pg_stat_replication`

@@ -129,6 +129,7 @@ func TestADoctorFindsWhatWasPlantedAndSaysWhatMendsIt(t *testing.T) {
 		{"payload", doctor.Warn, classicOutbox, "jsonb", false},
 		{"payload", doctor.Warn, classicOutbox + "ALTER TABLE t_outbox_event ALTER COLUMN payload TYPE VARCHAR(4000)", "character varying(4000)", true},
 		{"payload", doctor.Bad, classicOutbox + "ALTER TABLE t_outbox_event DROP COLUMN payload", "payload of t_outbox_event is", false},
+		{"unlogged_tables", doctor.Bad, "ALTER TABLE t_outbox_event SET UNLOGGED; ALTER TABLE t_outbox_checkpoint SET UNLOGGED", "t_outbox_checkpoint; t_outbox_event", true},
 		{"time_zone", doctor.Warn, classicOutbox, "next_retry_time, created_at of t_outbox_event have none", false},
 		{"generation", doctor.Bad, "TRUNCATE t_outbox_event RESTART IDENTITY", "has read up to id 10", false},
 		{"generation", doctor.Bad, "UPDATE t_outbox_event SET event_id = 'other' WHERE id = 10", "e10 at id 10, and there is other", false},
@@ -165,6 +166,31 @@ func TestADoctorFindsWhatWasPlantedAndSaysWhatMendsIt(t *testing.T) {
 }
 
 // A row that a fix has listed is one that the relay sends.
+func TestDurabilityIsAskedForAloneAndWithoutTables(t *testing.T) {
+	for name, at := range map[string]string{"with tables": relayedURL(t), "without": DatabaseForTest(t)} {
+		list, err := NewDoctor(at, DoctorConfig{}).Durability(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var checks []string
+		for _, f := range list {
+			checks = append(checks, f.Check)
+			if f.Verdict != doctor.OK {
+				t.Errorf("%s: found %+v", name, f)
+			}
+		}
+		if want := []string{"synchronous_commit", "fsync", "full_page_writes", "unlogged_tables"}; !slices.Equal(checks, want) {
+			t.Errorf("%s: looked at %q, want %q", name, checks, want)
+		}
+	}
+}
+
+func relayedURL(t *testing.T) string {
+	t.Helper()
+	at, _ := relayed(t)
+	return at
+}
+
 func TestWhatMendsANeverSentRowMakesItWait(t *testing.T) {
 	at, s := relayed(t)
 	execute(t, at, `INSERT INTO t_outbox_event (id, event_id, event_type, aggregate_id, payload) VALUES (8, 'below', 'x', 'k', '{}')`)

@@ -37,6 +37,7 @@ func pooler(t *testing.T, name string) string {
 // does not let a URL choose a schema.
 func ownDatabase(t *testing.T) string {
 	t.Helper()
+	postgres.DatabaseForTest(t) // skipped where there is no server
 	name := "test_" + strings.ReplaceAll(settle.NewID(), "-", "")
 	do := func(query string) {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

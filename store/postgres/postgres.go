@@ -54,8 +54,8 @@ type Store struct {
 //
 // It returns an error and changes nothing when the server can't be reached, the
 // schema is newer than this program (migrate.ErrNewerSchema), the server can't
-// be written to, or the schema is foreign (see Config.Existing). No error shows
-// the password.
+// be written to, or the schema is foreign or older (see Config.Existing). No
+// error shows the password.
 func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 	s := &Store{cfg: cfg.withDefaults(), now: time.Now, bell: newBell(), appends: appendQueries()}
 	s.crash = s.cfg.Crash

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -65,14 +66,27 @@ func statVolume(path string) (Volume, error) {
 
 // Check implements doctor.Checker.
 func (d *Doctor) Check(ctx context.Context) ([]doctor.Finding, error) {
-	all, err := d.check(ctx)
+	return d.explained(ctx, (*examination).checks)
+}
+
+// Durability implements doctor.Checker.
+func (d *Doctor) Durability(ctx context.Context) ([]doctor.Finding, error) {
+	return d.explained(ctx, func(x *examination) []check {
+		return slices.DeleteFunc(x.checks(), func(c check) bool {
+			return !slices.Contains([]string{"file_system", "synchronous"}, c.name)
+		})
+	})
+}
+
+func (d *Doctor) explained(ctx context.Context, checks func(*examination) []check) ([]doctor.Finding, error) {
+	all, err := d.examine(ctx, checks)
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", d.path, explain(err))
 	}
 	return all, nil
 }
 
-func (d *Doctor) check(ctx context.Context) ([]doctor.Finding, error) {
+func (d *Doctor) examine(ctx context.Context, checks func(*examination) []check) ([]doctor.Finding, error) {
 	path, err := filepath.Abs(d.path)
 	if err != nil {
 		return nil, err
@@ -94,7 +108,7 @@ func (d *Doctor) check(ctx context.Context) ([]doctor.Finding, error) {
 		return nil, err
 	}
 	var all []doctor.Finding
-	for _, c := range x.checks() {
+	for _, c := range checks(x) {
 		all = append(all, run(ctx, c))
 		if err := ctx.Err(); err != nil {
 			return nil, err

@@ -223,6 +223,17 @@ func TestADoctorKnowsWhatADatabaseMustNotLieOn(t *testing.T) {
 	}
 }
 
+func TestDurabilityIsAskedForAlone(t *testing.T) {
+	of := NewDoctor(relayed(t), DoctorConfig{Volume: func(string) (Volume, error) { return Volume{Magic: inMemory}, nil }})
+	list, err := of.Durability(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 2 || list[0].Check != "file_system" || list[0].Verdict != doctor.Bad || list[1].Check != "synchronous" || list[1].Verdict != doctor.OK {
+		t.Errorf("found %+v", list)
+	}
+}
+
 func TestACommitThatIsNotOnTheDiskIsBad(t *testing.T) {
 	for mode, want := range []doctor.Verdict{doctor.Bad, doctor.Bad, "", ""} {
 		if got := ofSynchronous(mode).verdict; got != want {

@@ -49,9 +49,9 @@ type Config struct {
 	// Service names the service whose file it is, in dead letters and trails.
 	// Defaults to the file's name without its extension.
 	Service string
-	// Existing refuses a file that is missing or has no tables of this package
-	// yet (ErrForeign), so that looking into a file by mistake leaves it as it
-	// is. Defaults to false: they are made.
+	// Existing refuses a file that is missing, has no tables of this package yet
+	// (ErrForeign) or those of an older program (migrate.ErrOlderSchema), and
+	// leaves it as it is. Defaults to false: they are made and migrated.
 	Existing bool
 }
 
@@ -82,7 +82,8 @@ type Store struct {
 //
 // It returns an error and changes nothing when the directory is missing, the
 // file is not a database, it can't be written, its schema is newer than this
-// program (migrate.ErrNewerSchema), or it is foreign (see Config.Existing).
+// program (migrate.ErrNewerSchema), or it is foreign or older (see
+// Config.Existing).
 func Open(ctx context.Context, path string, cfg Config) (*Store, error) {
 	s, err := open(ctx, path, cfg)
 	if err != nil {
@@ -159,7 +160,11 @@ func (c Config) recognise(ctx context.Context, path string) error {
 	if found == 0 {
 		return ErrForeign
 	}
-	return nil
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	return migrate.Check(ctx, db, migrate.SQLite, files)
 }
 
 // migrate holds the writers' lock for all of it, so it uses a connection that

@@ -1,0 +1,55 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/doctor"
+)
+
+func (c SourceConfig) lax() bool { return c.Durability == DurabilityLax }
+
+// judged asks whether the database may lose what it has committed. Each text
+// names what was found and what mends it: unsafe is what breaks a promise,
+// doubtful what may.
+func (c SourceConfig) judged(ctx context.Context) (unsafe, doubtful []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, openWithin)
+	defer cancel()
+	of, err := dial.Doctor(c.DB)
+	if err != nil {
+		return nil, nil, err
+	}
+	findings, err := of.Durability(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, f := range findings {
+		text := fmt.Sprintf("%s: %s (%s); to mend it: %s", f.Check, f.Found, f.Why, f.Fix)
+		switch f.Verdict {
+		case doctor.Bad:
+			unsafe = append(unsafe, text)
+		case doctor.Warn:
+			doubtful = append(doubtful, text)
+		case doctor.OK:
+		}
+	}
+	return unsafe, doubtful, nil
+}
+
+// refusal is the sentence for a database that is not relayed.
+func refusal(unsafe []string) error {
+	return fmt.Errorf("the database may lose what it has committed, so nothing of it is relayed until that is mended, or the source says durability: lax: %s", strings.Join(unsafe, "; and "))
+}
+
+// howToMigrate adds the command to an error that says that tables are missing
+// or old.
+func howToMigrate(err error) error {
+	if errors.Is(err, dial.ErrForeign) || errors.Is(err, dial.ErrOlder) || errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w; run `settle migrate -c FILE` with this file, or `settle migrate --db URL`, or say migrate: true", err)
+	}
+	return err
+}
