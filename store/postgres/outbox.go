@@ -14,12 +14,14 @@ import (
 
 var _ settle.Outbox[*sql.Tx] = (*Store)(nil)
 
-// An id that is there already is no error to the database, which would end the
-// caller's transaction: the row is left out, and the answer shows it.
+// An id of the caller's may be there already. That is no error to the database,
+// which would end the caller's transaction: the row is left out, and the answer
+// shows it. Ids that Append has made are new, and nothing need be asked or
+// answered: of a unique index the server then writes and reads less.
 const (
 	insertEvents = `INSERT INTO t_outbox_event (event_id, event_type, aggregate_type, aggregate_id, aggregate_seq, biz_key, trace_id, causation_id,
  supersedes, topic, version, content_type, occurred_at, appended_at, not_before, headers, payload) VALUES `
-	endInsert = ` ON CONFLICT (event_id) DO NOTHING RETURNING id, event_id`
+	unlessKnown = ` ON CONFLICT (event_id) DO NOTHING RETURNING id, event_id`
 
 	takeBack = `DELETE FROM t_outbox_event WHERE id = $1`
 )
@@ -30,8 +32,11 @@ const eventColumns = 17
 // that each is prepared once.
 var appendSizes = [...]int{64, 8, 1}
 
-// appendQueries returns the statement for each of appendSizes.
-func appendQueries() (q [len(appendSizes)]string) {
+// appendQueries are the statements for each of appendSizes: for events whose ids
+// are new, and for those whose ids the caller has chosen.
+type appendQueries struct{ fresh, given [len(appendSizes)]string }
+
+func newAppendQueries() (q appendQueries) {
 	for i, n := range appendSizes {
 		b := []byte(insertEvents)
 		for p := range n * eventColumns {
@@ -45,7 +50,8 @@ func appendQueries() (q [len(appendSizes)]string) {
 			}
 			b = strconv.AppendInt(append(b, '$'), int64(p+1), 10)
 		}
-		q[i] = string(append(b, ')')) + endInsert
+		q.fresh[i] = string(append(b, ')'))
+		q.given[i] = q.fresh[i] + unlessKnown
 	}
 	return q
 }
@@ -60,7 +66,7 @@ func (s *Store) Append(ctx context.Context, tx *sql.Tx, events ...*settle.Event)
 
 // appending is a transaction of some driver.
 type appending interface {
-	// insert runs one of appendQueries and calls each with the rows stored.
+	// insert runs one of appendQueries.given and calls each with the rows stored.
 	insert(ctx context.Context, query string, args []any, each func(id int64, eventID string)) error
 	exec(ctx context.Context, query string, args ...any) error
 }
@@ -90,14 +96,15 @@ func (t sqlTx) exec(ctx context.Context, query string, args ...any) error {
 }
 
 func (s *Store) append(ctx context.Context, tx appending, events []*settle.Event) error {
-	now := s.now()
-	for _, e := range events {
-		if err := e.Prepare(now); err != nil {
-			return err
-		}
+	fresh, err := s.prepare(events)
+	if err != nil {
+		return err
+	}
+	if fresh {
+		return s.insertFresh(ctx, tx, events)
 	}
 	stored := make([]int64, 0, len(events))
-	err := s.insert(ctx, tx, events, &stored)
+	err = s.insertGiven(ctx, tx, events, &stored)
 	if errors.Is(err, settle.ErrDuplicateEvent) {
 		// Nobody else sees them before the commit: their ids are never used.
 		for _, id := range stored {
@@ -109,31 +116,80 @@ func (s *Store) append(ctx context.Context, tx appending, events []*settle.Event
 	return err
 }
 
-func (s *Store) insert(ctx context.Context, tx appending, events []*settle.Event, stored *[]int64) error {
+// prepare makes events ready to be stored. They are fresh when none had an id.
+func (s *Store) prepare(events []*settle.Event) (fresh bool, err error) {
+	now := s.now()
+	fresh = true
+	for _, e := range events {
+		fresh = fresh && e.ID == ""
+		if err := e.Prepare(now); err != nil {
+			return false, err
+		}
+	}
+	return fresh, nil
+}
+
+func (s *Store) insertFresh(ctx context.Context, tx appending, events []*settle.Event) error {
 	args := make([]any, 0, eventColumns*min(len(events), appendSizes[0]))
 	for i, size := range appendSizes {
-		for len(events) >= size {
-			args = args[:0]
-			for _, e := range events[:size] {
-				args = appendEvent(args, e)
+		for ; len(events) >= size; events = events[size:] {
+			args = appendEvents(args[:0], events[:size])
+			if err := tx.exec(ctx, s.appends.fresh[i], args...); err != nil {
+				return fmt.Errorf("append %d events: %w", len(events), err)
 			}
-			next, sound := 0, true
-			err := tx.insert(ctx, s.appends[i], args, func(id int64, eventID string) {
+		}
+	}
+	return nil
+}
+
+func (s *Store) insertGiven(ctx context.Context, tx appending, events []*settle.Event, stored *[]int64) error {
+	args := make([]any, 0, eventColumns*min(len(events), appendSizes[0]))
+	for i, size := range appendSizes {
+		for ; len(events) >= size; events = events[size:] {
+			args = appendEvents(args[:0], events[:size])
+			a := answer{of: events[:size]}
+			err := tx.insert(ctx, s.appends.given[i], args, func(id int64, eventID string) {
 				*stored = append(*stored, id)
-				if sound = sound && events[next].ID == eventID; sound {
-					next++
-				}
+				a.row(eventID)
 			})
 			if err != nil {
 				return fmt.Errorf("append %d events: %w", len(events), err)
 			}
-			if next < size {
-				return fmt.Errorf("append event %s of type %q: %w", events[next].ID, events[next].Type, settle.ErrDuplicateEvent)
+			if err := a.err(); err != nil {
+				return err
 			}
-			events = events[size:]
 		}
 	}
 	return nil
+}
+
+// answer compares the rows that were stored with the events that were to be:
+// the first that is missing was there before.
+type answer struct {
+	of    []*settle.Event
+	next  int
+	lacks bool
+}
+
+func (a *answer) row(eventID string) {
+	if a.lacks = a.lacks || a.next == len(a.of) || a.of[a.next].ID != eventID; !a.lacks {
+		a.next++
+	}
+}
+
+func (a *answer) err() error {
+	if a.next == len(a.of) {
+		return nil
+	}
+	e := a.of[a.next]
+	return fmt.Errorf("append event %s of type %q: %w", e.ID, e.Type, settle.ErrDuplicateEvent)
+}
+
+func appendEvents(args []any, events []*settle.Event) []any {
+	for _, e := range events {
+		args = appendEvent(args, e)
+	}
+	return args
 }
 
 func appendEvent(args []any, e *settle.Event) []any {

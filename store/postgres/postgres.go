@@ -44,7 +44,7 @@ type Store struct {
 	db       *sql.DB
 	reader   *sql.DB
 	bell     *bell
-	appends  [len(appendSizes)]string
+	appends  appendQueries
 }
 
 // Open connects to the schema at url (postgres://user:password@host:port/name,
@@ -57,7 +57,7 @@ type Store struct {
 // be written to, or the schema is foreign or older (see Config.Existing). No
 // error shows the password.
 func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
-	s := &Store{cfg: cfg.withDefaults(), now: time.Now, bell: newBell(), appends: appendQueries()}
+	s := &Store{cfg: cfg.withDefaults(), now: time.Now, bell: newBell(), appends: newAppendQueries()}
 	s.crash = s.cfg.Crash
 	if cfg.Clock != nil {
 		s.now = cfg.Clock
