@@ -153,7 +153,7 @@ func TestNumbersOfEventsAreFoundInTheirIDs(t *testing.T) {
 
 func TestAMissedGoalIsCalledMissed(t *testing.T) {
 	r := report{Relays: []relayRow{
-		{Name: rawName, Title: "raw", Rate: 100, P50: 1},
+		{Name: rawName, Title: "raw", Rate: 100, LeanRatio: 0.69, P50: 1},
 		{Name: "lean", Title: "lean", Rate: 69, WAL: 5.1},
 		{Name: "settle", Title: "settle", Rate: 69, P50: 2, Poisoned: figure{Measured: true, Ratio: 0.96}, Idle: figure{Measured: true, Ratio: 1, Lost: 1}, Xmin: figure{Measured: true}},
 	}}
@@ -220,7 +220,7 @@ func TestBars(t *testing.T) {
 			t.Errorf("%g: %q, want %q", v, got, want)
 		}
 	}
-	if median([]float64{3, 1, 2}) != 2 || median([]float64{4, 1}) != 2.5 || quantile([]float64{1, 2, 3, 4}, 0.5) != 3 || count(1234567) != "1,234,567" {
+	if median([]float64{3, 1, 2}) != 2 || median([]float64{4, 1}) != 2.5 || medianRatio([]float64{1, 9, 8}, []float64{2, 3, 0, 5}) != 1.75 || quantile([]float64{1, 2, 3, 4}, 0.5) != 3 || count(1234567) != "1,234,567" {
 		t.Error("a median, a quantile or a number with commas is wrong")
 	}
 }

@@ -91,3 +91,15 @@ func median(v []float64) float64 {
 	}
 	return v[len(v)/2]
 }
+
+// medianRatio compares what was measured in turn: the median of the ratios of
+// those that stood beside each other. 0 where nothing did.
+func medianRatio(of, to []float64) float64 {
+	var v []float64
+	for i := range min(len(of), len(to)) {
+		if to[i] > 0 {
+			v = append(v, of[i]/to[i])
+		}
+	}
+	return median(v)
+}

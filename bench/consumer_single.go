@@ -12,8 +12,10 @@ import (
 // message, in which the message id is recorded first and the effect follows if
 // it was new. One connection, so that the order of a key holds.
 func single() applier {
-	return applier{name: "single", title: "one transaction per message", create: scripted(consumeLog), apply: applySingle, share: 40}
+	return applier{name: singleName, title: "one transaction per message", create: scripted(consumeLog), apply: applySingle, share: 40}
 }
+
+const singleName = "single"
 
 const recordOne = `INSERT INTO consume_log (consumer_group, event_id, event_type) VALUES ('bench', $1, $2) ON CONFLICT DO NOTHING`
 

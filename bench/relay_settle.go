@@ -26,10 +26,12 @@ func settleDefault() contender {
 // batches as large as those of the others.
 func settleLean() contender {
 	lean := settleLayout(`DROP INDEX i_outbox_aggregate, i_outbox_biz, i_outbox_trace`)
-	return contender{name: "lean", title: "Settle, lean (batch 1,000)", layout: lean, carry: func(ctx context.Context, c conditions) error {
+	return contender{name: leanName, title: "Settle, lean (batch 1,000)", layout: lean, carry: func(ctx context.Context, c conditions) error {
 		return carrySettle(ctx, c, relay.Config{Name: "bench", BatchRows: 1000})
 	}}
 }
+
+const leanName = "lean"
 
 // settleLayout is made by Settle itself; then script is run.
 func settleLayout(script string) layout {

@@ -45,6 +45,9 @@ type relayRow struct {
 	// transaction, Batched from one that was stored 100 a transaction.
 	Rate       float64 `json:"events_per_second"`
 	RatioToRaw float64 `json:"ratio_to_raw"`
+	// LeanRatio is how many times as fast Settle's lean relay is. Ratios are
+	// medians of those of single rounds.
+	LeanRatio  float64 `json:"lean_is_times_as_fast"`
 	Batched    float64 `json:"batched_events_per_second"`
 	RelayCPU   float64 `json:"relay_cpu_seconds_per_million"`
 	ServerCPU  float64 `json:"server_cpu_seconds_per_million"`
@@ -87,16 +90,23 @@ type consumerRow struct {
 	Rate       float64 `json:"events_per_second"`
 	RatioToRaw float64 `json:"ratio_to_raw"`
 	Slow       float64 `json:"slow_commit_events_per_second"`
-	Wrong      int     `json:"wrong_effects"`
-	Twice      int     `json:"applied_twice_after_restart"`
+	// RatioToSingle compares with one transaction per message, slow commits.
+	RatioToSingle float64 `json:"slow_commit_ratio_to_single"`
+	Wrong         int     `json:"wrong_effects"`
+	Twice         int     `json:"applied_twice_after_restart"`
 }
 
-// producerRow is what a business transaction costs with and without an outbox.
+// producerRow is what a business transaction costs with and without an outbox;
+// Slow is with a delay added to each commit.
 type producerRow struct {
-	Name  string  `json:"name"`
-	Title string  `json:"title"`
-	Rate  float64 `json:"transactions_per_second"`
-	Ratio float64 `json:"ratio_to_none"`
+	Name  string `json:"name"`
+	Title string `json:"title"`
+	// Than names the one without an outbox that the ratios compare it with.
+	Than      string  `json:"than"`
+	Rate      float64 `json:"transactions_per_second"`
+	Ratio     float64 `json:"ratio_to_none"`
+	Slow      float64 `json:"slow_commit_transactions_per_second"`
+	SlowRatio float64 `json:"slow_commit_ratio_to_none"`
 }
 
 func (r *report) relay(name string) (relayRow, bool) {

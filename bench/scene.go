@@ -35,25 +35,27 @@ func (s *scene) middle(name string, of func(outcome) float64) float64 {
 	return median(v)
 }
 
-func (s *scene) rate(name string) float64 {
-	return s.middle(name, func(o outcome) float64 { return o.Rate })
+func (s *scene) rates(name string) (v []float64) {
+	for _, o := range s.seen[name] {
+		v = append(v, o.Rate)
+	}
+	return v
 }
 
-// figure sums a scene up for one contender. It stopped if it did in any round.
-func (s *scene) figure(name string, without float64) figure {
+// figure sums a scene up for one contender, beside the same contender's rates
+// without what the scene changes. It stopped if it did in any round.
+func (s *scene) figure(name string, without []float64) figure {
 	if len(s.seen[name]) == 0 {
 		return figure{}
 	}
-	f := figure{Measured: true, Rate: s.rate(name), DeadEvents: s.middle(name, func(o outcome) float64 { return o.DeadEvents })}
+	f := figure{Measured: true, Rate: median(s.rates(name)), DeadEvents: s.middle(name, func(o outcome) float64 { return o.DeadEvents })}
 	for _, o := range s.seen[name] {
 		f.Lost, f.MemoryMB = max(f.Lost, o.Lost), max(f.MemoryMB, o.Memory)
 		if o.Stopped {
 			f.Stopped, f.Carried = true, o.Carried
 		}
 	}
-	if without > 0 {
-		f.Ratio = f.Rate / without
-	}
+	f.Ratio = medianRatio(s.rates(name), without)
 	return f
 }
 
@@ -112,10 +114,10 @@ func (b *bench) summarise() {
 	for i := range b.report.Relays {
 		row := &b.report.Relays[i]
 		n := row.Name
-		row.Rate, row.Batched = plain.rate(n), b.scenes[sceneBatched].rate(n)
-		if raw := plain.rate(rawName); raw > 0 {
-			row.RatioToRaw = row.Rate / raw
-		}
+		batched := b.scenes[sceneBatched].rates(n)
+		row.Rate, row.Batched = median(plain.rates(n)), median(batched)
+		row.RatioToRaw = medianRatio(plain.rates(n), plain.rates(rawName))
+		row.LeanRatio = medianRatio(plain.rates(leanName), plain.rates(n))
 		row.RelayCPU = plain.middle(n, func(o outcome) float64 { return o.RelayCPU })
 		row.ServerCPU = plain.middle(n, func(o outcome) float64 { return o.ServerCPU })
 		row.DeadEvents = plain.middle(n, func(o outcome) float64 { return o.DeadEvents })
@@ -125,10 +127,10 @@ func (b *bench) summarise() {
 				row.WAL = o.WAL
 			}
 		}
-		row.Poisoned = b.scenes[scenePoisoned].figure(n, row.Batched)
-		row.Idle = b.scenes[sceneIdle].figure(n, row.Batched)
-		row.Xmin = b.scenes[sceneXmin].figure(n, row.Batched)
-		row.Large = b.scenes[sceneLarge].figure(n, 0)
+		row.Poisoned = b.scenes[scenePoisoned].figure(n, batched)
+		row.Idle = b.scenes[sceneIdle].figure(n, batched)
+		row.Xmin = b.scenes[sceneXmin].figure(n, batched)
+		row.Large = b.scenes[sceneLarge].figure(n, nil)
 		row.Killed = len(b.scenes[sceneKill].seen[n]) > 0
 		row.Twice = int(b.scenes[sceneKill].middle(n, func(o outcome) float64 { return float64(o.Twice) }))
 	}

@@ -111,7 +111,8 @@ func (b *bench) consumers(ctx context.Context) error {
 	for i := range b.report.Consumers {
 		row := &b.report.Consumers[i]
 		row.Rate, row.Slow = median(rates[row.Name]), median(slow[row.Name])
-		row.RatioToRaw = row.Rate / median(rates[rawName])
+		row.RatioToRaw = medianRatio(rates[row.Name], rates[rawName])
+		row.RatioToSingle = medianRatio(slow[row.Name], slow[singleName])
 	}
 	return nil
 }
@@ -141,21 +142,22 @@ func (b *bench) consume(ctx context.Context, delay time.Duration, rates map[stri
 }
 
 func (b *bench) producers(ctx context.Context) error {
-	rates := map[string][]float64{}
-	for range b.cfg.rounds {
-		for _, p := range producerKinds() {
-			rate, err := p.produce(ctx, b.server, max(1000, b.cfg.events/20))
-			if err != nil {
-				return fmt.Errorf("producer %s: %w", p.name, err)
-			}
-			b.say("%-24s %-14s %9.0f/s", "producer", p.name, rate)
-			rates[p.name] = append(rates[p.name], rate)
-		}
+	quick, err := producers(ctx, b.server, b.cfg.rounds*b.cfg.events/20, 0)
+	if err != nil {
+		return err
 	}
-	without := median(rates[noOutbox])
-	for _, p := range producerKinds() {
-		rate := median(rates[p.name])
-		b.report.Producers = append(b.report.Producers, producerRow{p.name, p.title, rate, rate / without})
+	slow, err := producers(ctx, b.server, b.cfg.rounds*b.cfg.events/40, slowCommit)
+	if err != nil {
+		return err
+	}
+	than := map[string]int{}
+	for i, p := range producerKinds() {
+		than[p.name] = i
+		row := producerRow{Name: p.name, Title: p.title, Than: p.than, Rate: median(quick[i].rates), Slow: median(slow[i].rates)}
+		row.Ratio = medianRatio(quick[i].rates, quick[than[p.than]].rates)
+		row.SlowRatio = medianRatio(slow[i].rates, slow[than[p.than]].rates)
+		b.report.Producers = append(b.report.Producers, row)
+		b.say("%-24s %-14s %9.0f/s  %9.0f/s", "producer", p.name, row.Rate, row.Slow)
 	}
 	return nil
 }

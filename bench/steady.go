@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// producers are the connections that store events at a steady rate.
-const producers = 16
+// storing are the connections that store events at a steady rate.
+const storing = 16
 
 // steady stores events one a transaction, each at its own time whatever became
 // of those before (open loop), while the contender runs.
@@ -20,9 +20,9 @@ func (s *stand) steady(ctx context.Context, p *process, out *outcome) error {
 		return err
 	}
 	var group sync.WaitGroup
-	errs := make([]error, producers)
+	errs := make([]error, storing)
 	began := time.Now()
-	for i := range producers {
+	for i := range storing {
 		group.Go(func() { errs[i] = s.produce(ctx, i, began, committed) })
 	}
 	group.Wait()
@@ -54,7 +54,7 @@ func (s *stand) produce(ctx context.Context, first int, began time.Time, committ
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	for n := first; n < s.events; n += producers {
+	for n := first; n < s.events; n += storing {
 		pause(ctx, time.Until(began.Add(time.Duration(n)*time.Second/time.Duration(s.rate))))
 		if _, err := conn.Exec(ctx, s.contender.layout.insert, eventID(n), eventKey(n, s.keys), string(payload(n))); err != nil {
 			return err
