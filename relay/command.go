@@ -21,9 +21,11 @@ type Lead struct {
 	Owner string
 	Lane  int
 	TTL   time.Duration
+	// Renew is true while the lease is held: there is no time to lose.
+	Renew bool
 }
 
-// Resign gives the lease back. Answered by Resigned.
+// Resign gives the lease back, for ever if Lease.Ended. Answered by Resigned.
 type Resign struct{ Lease Lease }
 
 // Load reads all that a new leader must know. Answered by Loaded.
@@ -92,6 +94,7 @@ type WaitUntil struct {
 }
 
 // Halt ends the machine: the runner returns Err and makes no further Step.
+// ErrLaneEnded is no failure.
 type Halt struct{ Err error }
 
 func (Lead) command()         {}

@@ -15,8 +15,13 @@ type Config struct {
 	// Owner names this process in the lease. Defaults to a new random id in
 	// New; a Machine used without a Relay must be given one.
 	Owner string
-	// Lane of the table that this relay reads. Defaults to 0, the only one.
+	// Lane is the number of the table's lane that this relay reads; see Lanes.
+	// Defaults to 0, the only one of a table that was never divided.
 	Lane int
+	// Hesitate is asked how long to wait before a lease is asked for that this
+	// relay does not hold. A process that leads some lanes leaves a free one to
+	// others by it. Defaults to nil: not at all.
+	Hesitate func() time.Duration
 	// LeaseTTL is how long a leader may be silent before another takes over;
 	// it renews at a third of it. Defaults to 10 s.
 	LeaseTTL time.Duration

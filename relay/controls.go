@@ -13,8 +13,11 @@ type controls struct {
 	relayPaused bool
 	keys        map[string]bool // paused
 	skipIDs     map[string]bool
-	due         time.Time
-	asked       int64 // the flush committed when they were asked for
+	// divided: the lane ends at barrier.
+	divided bool
+	barrier int64
+	due     time.Time
+	asked   int64 // the flush committed when they were asked for
 }
 
 // controlsEvery bounds how long an order may go unnoticed when no poll tells
@@ -48,6 +51,7 @@ func (m *Machine) applyControls(c Controls) {
 	ctl := &m.ctl
 	ctl.Controls, ctl.version = c.Controls, c.Version
 	ctl.relayPaused = c.Paused("relay", "")
+	ctl.divided, ctl.barrier = c.Divided, c.Barrier
 	ctl.keys, ctl.skipIDs = nil, nil
 	for _, r := range c.Rows {
 		if r.Kind == "key" {

@@ -3,7 +3,6 @@ package relay
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/settlemq/settle"
@@ -27,10 +26,10 @@ type item struct {
 
 // key is the order key; a row that has none is alone with its own.
 func (it *item) key() string {
-	if it.row.Event == nil || it.row.Event.AggregateID == "" {
-		return "#" + strconv.FormatInt(it.row.ID, 10)
+	if it.row.Event == nil {
+		return keyOf(it.row.ID, "")
 	}
-	return it.row.Event.AggregateID
+	return keyOf(it.row.ID, it.row.Event.AggregateID)
 }
 
 // size estimates what the row takes in memory and on the wire.

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"slices"
+	"time"
 )
 
 // gathering is the next flush, and what is known of those before it.
@@ -17,6 +18,9 @@ type gathering struct {
 	barrier int64
 	// force asks for a commit although there is nothing but a checkpoint.
 	force bool
+	// passed is when the first row of another lane was seen that no checkpoint
+	// tells of; zero if there is none.
+	passed time.Time
 	// touched are parked keys that this flush changes, underway those of the
 	// flush that is being committed.
 	touched, underway []touchedKey
@@ -32,18 +36,23 @@ func (g *gathering) heavy(c Config) bool {
 	return len(g.Park)+len(g.Delay)+len(g.Skip)+len(g.Sent) >= 8*c.BatchRows
 }
 
+// passEvery is how long it may be that rows of other lanes are seen and no
+// checkpoint tells of it, while there is nothing else to commit: retention, and
+// whoever takes over, go by checkpoints.
+const passEvery = time.Second
+
 // planCommit writes what was gathered, with a checkpoint that passes it: one
 // commit at a time, and what is acknowledged meanwhile goes into the next.
 func (m *Machine) planCommit() {
 	g := &m.flush
-	if m.asked[askCommit] || !g.force && g.Empty() {
+	if m.asked[askCommit] || !g.force && g.Empty() && (g.passed.IsZero() || !m.reached(g.passed.Add(passEvery))) {
 		return
 	}
 	f := g.Flush
 	f.Checkpoint = Checkpoint{Number: g.number + 1, Readers: m.readersNow()}
 	g.seq++
 	g.issued = f.Checkpoint.Number
-	g.Flush, g.force = Flush{}, false
+	g.Flush, g.force, g.passed = Flush{}, false, time.Time{}
 	g.underway, g.touched = g.touched, g.underway[:0]
 	m.ask(askCommit, Commit{ID: g.seq, Lease: m.lease, Flush: f})
 }

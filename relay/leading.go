@@ -2,7 +2,6 @@ package relay
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/settlemq/settle"
@@ -13,7 +12,7 @@ func (m *Machine) planLead() {
 	if m.asked[askLead] || !m.reached(m.leadAt) {
 		return
 	}
-	m.ask(askLead, Lead{Owner: m.cfg.Owner, Lane: m.cfg.Lane, TTL: m.cfg.LeaseTTL})
+	m.ask(askLead, Lead{Owner: m.cfg.Owner, Lane: m.cfg.Lane, TTL: m.cfg.LeaseTTL, Renew: m.phase != following})
 }
 
 func (m *Machine) elected(in Elected) {
@@ -26,6 +25,7 @@ func (m *Machine) elected(in Elected) {
 			m.forget(following)
 		}
 		m.leadAt = m.now.Add(m.cfg.LeaseTTL / 5)
+		m.notHeld(l)
 		return
 	}
 	m.leadAt = m.now.Add(m.cfg.LeaseTTL / 3)
@@ -71,7 +71,7 @@ func (m *Machine) loaded(in Loaded) {
 		return
 	}
 	m.storeAnswered()
-	if err := checkGeneration(in.State); err != nil {
+	if err := in.State.CheckGeneration(); err != nil {
 		m.stopping, m.stopErr = true, err
 		m.forget(loading)
 		return
@@ -105,28 +105,6 @@ func (m *Machine) restore(r Reader) {
 	}
 }
 
-// checkGeneration compares the recorded positions with the table as it is.
-func checkGeneration(s State) error {
-	for _, r := range s.Checkpoint.Readers {
-		if r.Cursor > s.MaxID {
-			return generationError(r.Destination, fmt.Sprintf("it had come to id %d, the table has given ids up to %d only", r.Cursor, s.MaxID))
-		}
-		if now := s.CursorEvents[r.Cursor]; r.CursorEvent != "" && now != "" && now != r.CursorEvent {
-			return generationError(r.Destination, fmt.Sprintf("id %d was event %s, it is event %s now", r.Cursor, r.CursorEvent, now))
-		}
-	}
-	return nil
-}
-
-func generationError(destination, what string) error {
-	where := ""
-	if destination != "" {
-		where = " of topic " + destination
-	}
-	return fmt.Errorf("read outbox from the recorded position%s: %w: %s; the database was restored or the table was made anew. Nothing is sent and nothing is skipped until a person decides where to start",
-		where, settle.ErrNewGeneration, what)
-}
-
 // forget drops all that was known. Batches in flight stay with their
 // destinations: nothing is sent there before their answer has come.
 func (m *Machine) forget(next phase) {
@@ -140,7 +118,7 @@ func (m *Machine) forget(next phase) {
 	m.flush = gathering{seq: m.flush.seq, committed: m.flush.committed}
 	m.sides = sideTables{}
 	m.sus = suspicion{}
-	m.parked, m.dead, m.chase, m.woken = 0, 0, touchedKey{}, false
+	m.parked, m.dead, m.chase, m.woken, m.ending = 0, 0, touchedKey{}, false, false
 	if next == following {
 		m.lease = Lease{}
 	}
@@ -150,7 +128,7 @@ func (m *Machine) forget(next phase) {
 func (m *Machine) failed(in Failed) {
 	k := kindOf(in.Command)
 	if k == kinds { // Resign: the lease runs out by itself
-		m.halt(m.stopErr)
+		m.notResigned()
 		return
 	}
 	current := m.answered(k)
@@ -221,7 +199,7 @@ func (m *Machine) storeAnswered() { m.failures, m.storeAt = 0, time.Time{} }
 // planStop ends the machine once nothing is in flight and everything
 // acknowledged is committed. It returns true when nothing else is to be done.
 func (m *Machine) planStop() bool {
-	if m.flying > 0 || m.asked[askCommit] {
+	if m.flying > 0 || m.asked[askCommit] || m.ending && m.leaseRuns() {
 		return false
 	}
 	for k := range kinds {

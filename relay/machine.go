@@ -51,6 +51,7 @@ type Machine struct {
 
 	stopping bool
 	stopErr  error
+	ending   bool      // the lane ends with this life
 	leadAt   time.Time // when to ask for the lease, or renew it
 	storeAt  time.Time // no other store command before it: the store failed
 	failures int       // of the store, in a row
@@ -100,7 +101,7 @@ func (m *Machine) take(in Input) {
 	case Elected:
 		m.elected(in)
 	case Resigned:
-		m.halt(m.stopErr)
+		m.resigned()
 	case Loaded:
 		m.loaded(in)
 	case Polled:
@@ -152,6 +153,9 @@ func (m *Machine) plan() {
 			m.planCommit()
 		}
 	case leading:
+		if m.planEnd() {
+			return
+		}
 		m.planHeld()
 		if !m.stopping {
 			m.planSends()

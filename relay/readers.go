@@ -114,10 +114,14 @@ func (m *Machine) poll(destination string, r *reader, upTo int64) {
 }
 
 // ceiling keeps the main reader from reading above its cursor while it
-// remembers as many holes as it may; it still looks for those.
+// remembers as many holes as it may; it still looks for those. A lane that is
+// to end reads no further than it must.
 func (m *Machine) ceiling() int64 {
 	if len(m.main.unseen) >= m.cfg.MaxHoles {
 		return m.main.cursor
+	}
+	if m.ctl.divided {
+		return m.ctl.barrier
 	}
 	return 0
 }
@@ -316,12 +320,23 @@ func (m *Machine) readAbove(r *reader, in Polled) {
 		r.cursor, r.cursorEvent = row.ID, eventID(row)
 		m.receive(r, row, false)
 	}
-	if in.Destination != "" && in.Page.Complete && in.Query.UpTo > r.cursor {
-		m.openBetween(r, r.cursor, in.Query.UpTo+1)
-		r.cursor, r.cursorEvent = in.Query.UpTo, ""
-		if r.cursor == m.main.cursor {
-			r.cursorEvent = m.main.cursorEvent
-		}
+	if in.Page.Complete && in.Query.UpTo > r.cursor {
+		m.readTo(r, in.Query.UpTo)
+	}
+}
+
+// readTo moves a reader to the end of the range that it has read.
+func (m *Machine) readTo(r *reader, upTo int64) {
+	if r == &m.main {
+		upTo = min(upTo, r.cursor+int64(max(0, m.cfg.MaxHoles-len(r.unseen))))
+	}
+	if upTo == r.cursor {
+		return
+	}
+	m.openBetween(r, r.cursor, upTo+1)
+	r.cursor, r.cursorEvent = upTo, ""
+	if r != &m.main && r.cursor == m.main.cursor {
+		r.cursorEvent = m.main.cursorEvent
 	}
 }
 
@@ -346,6 +361,15 @@ func (m *Machine) openBetween(r *reader, low, high int64) {
 // receive routes a row. wasHole tells that its id was passed by the cursor
 // before.
 func (m *Machine) receive(r *reader, row Row, wasHole bool) {
+	if row.Elsewhere {
+		if wasHole {
+			m.eachReader(func(o *reader) { o.remove(row.ID) })
+		}
+		if m.flush.passed.IsZero() {
+			m.flush.passed = m.now
+		}
+		return // seen is all that it must be here
+	}
 	d := m.destinationOf(row)
 	if r != &m.main {
 		if d.reader == r {

@@ -19,8 +19,9 @@ type Doorbell interface {
 	Wait(ctx context.Context, limit time.Duration) error
 }
 
-// Relay carries the events of one outbox to one broker. Several relays on one
-// outbox, in any number of processes, are safe: one leads, the others stand by.
+// Relay carries the events of one outbox, or of one lane of it, to one broker.
+// Several relays on one outbox, in any number of processes, are safe: one leads
+// each lane, the others stand by.
 type Relay struct {
 	store Store
 	pub   settle.Publisher
@@ -70,8 +71,8 @@ func (r *Relay) Stats() Stats {
 // Run leads the outbox, or stands by, until ctx is done. It then waits for what
 // is in flight, commits what was acknowledged, gives the lease back and
 // returns nil. Errors of store and broker are waited out; Run returns an error
-// only for what waiting does not cure: settle.ErrNewGeneration, or an end that
-// took too long. It returns after all that it started has ended. Run is called
+// only for what waiting does not cure: settle.ErrNewGeneration, ErrLaneEnded
+// (the table was divided anew), or an end that took too long. It returns after all that it started has ended. Run is called
 // once.
 func (r *Relay) Run(ctx context.Context) error {
 	s := newSession(r, context.WithoutCancel(ctx))
@@ -220,6 +221,7 @@ func (s *session) call(c Command) Input {
 func (s *session) ask(ctx context.Context, c Command) (Input, error) {
 	switch c := c.(type) {
 	case Lead:
+		s.hesitate(ctx, c)
 		l, err := s.store.Lead(ctx, c.Owner, c.Lane, c.TTL)
 		return Elected{Lease: l}, err
 	case Resign:
@@ -250,6 +252,19 @@ func (s *session) ask(ctx context.Context, c Command) (Input, error) {
 		return ControlsLoaded{Controls: ctl}, err
 	}
 	return nil, fmt.Errorf("execute %T: unknown command", c)
+}
+
+// hesitate leaves a free lane to other processes for a moment.
+func (s *session) hesitate(ctx context.Context, c Lead) {
+	if c.Renew || s.cfg.Hesitate == nil {
+		return
+	}
+	wait := time.NewTimer(s.cfg.Hesitate())
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-ctx.Done():
+	}
 }
 
 func (s *session) commit(ctx context.Context, c Commit) (Input, error) {

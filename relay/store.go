@@ -14,10 +14,14 @@ import (
 // database only, and are called by one goroutine of one relay at a time.
 type Store interface {
 	// Lead takes or renews the leadership of (table, lane). It returns a Lease
-	// with Held false, and no error, while another owner's lease runs.
+	// with Held false, and no error, while another owner's lease runs, while
+	// lanes of the generation before have not ended (Early), and for ever when
+	// the lane has (Ended). The first of a generation merges what those before
+	// it have left; see Merge.
 	Lead(ctx context.Context, owner string, lane int, ttl time.Duration) (Lease, error)
 	// Resign gives the lease back after everything acknowledged is committed,
-	// so that a successor starts at once and knows the end was clean.
+	// so that a successor starts at once and knows the end was clean. With
+	// l.Ended nobody leads the lane again.
 	Resign(ctx context.Context, l Lease) error
 	// Load returns, in one snapshot, all that a new leader must know.
 	Load(ctx context.Context, l Lease) (State, error)
@@ -29,17 +33,17 @@ type Store interface {
 	// Crash here: before it, everything in it is found again by the next
 	// leader and sent again; after it, nothing of it is.
 	Commit(ctx context.Context, l Lease, f Flush) error
-	// Side reads rows of a side table that may be sent now.
+	// Side reads rows of a side table that may be sent now, of the lane's keys.
 	Side(ctx context.Context, q SideQuery) (SidePage, error)
 	// Owners tells whether any transaction that could still own a missing id
 	// is open; see Evidence.
 	Owners(ctx context.Context, before Evidence) (Evidence, error)
-	// Sweep looks for rows whose ids were recorded as cold holes and lists them
-	// in t_outbox_extra. It is bounded in time and returns how many it found.
+	// Sweep looks for rows of the lane whose ids were recorded as cold holes and
+	// lists them in t_outbox_extra. It is bounded in time and returns how many it found.
 	Sweep(ctx context.Context, l Lease, limit int) (int, error)
 	// Retain deletes at most limit rows, and old checkpoints and renewals, that
-	// were acknowledged everywhere, are in no side table and were appended
-	// before the given time. It returns how many rows went.
+	// were acknowledged everywhere, seen by every lane, are in no side table and
+	// were appended before the given time. It returns how many rows went.
 	Retain(ctx context.Context, l Lease, before time.Time, limit int) (int, error)
 	// Controls returns pauses and skips; Page.Controls is their version.
 	Controls(ctx context.Context) (Controls, error)
@@ -58,6 +62,9 @@ type Lease struct {
 	// its own end counts. What they have committed says nothing: an event that
 	// kills its process lets other topics and keys go on before it does.
 	Deaths int
+	// Early means that the lane may not begin yet, Ended that it never will
+	// again. Held is false with either, except in a Lease that is given back.
+	Early, Ended bool
 }
 
 // LongLife is how many lease times a leader must have lived so that its end is
@@ -89,9 +96,9 @@ type State struct {
 	// Checkpoint with Number 0 means that there is none: start at the table's
 	// beginning.
 	Checkpoint Checkpoint
-	// Parked keys, per destination.
+	// Parked keys of the lane, per destination.
 	Parked []ParkedKey
-	// ExtraPending tells whether t_outbox_extra has rows.
+	// ExtraPending tells whether t_outbox_extra has rows of the lane.
 	ExtraPending bool
 	// NextDelayed is the earliest due time in t_outbox_delayed; zero if none.
 	NextDelayed time.Time
@@ -119,7 +126,8 @@ type PollQuery struct {
 	// UpTo, when not 0, bounds the range: a reader that catches up with another.
 	UpTo  int64
 	Holes []int64
-	// MaxRows and MaxBytes bound the page; what is cut off counts as unread.
+	// MaxRows and MaxBytes bound the page; what is cut off counts as unread. Of
+	// rows of other lanes it may hold as many more as there are lanes.
 	MaxRows, MaxBytes int
 }
 
@@ -143,11 +151,18 @@ type Page struct {
 type Row struct {
 	ID    int64
 	Event *settle.Event
+	// Elsewhere rows are of a key that another lane owns: nothing but the id
+	// need be known. Event is nil, or has its id only: that of a page's last row
+	// tells, as the event at the cursor, whether the table is still the same.
+	Elsewhere bool
 	// Defect says why the row can't become an event (broken JSON, no key): it
 	// is parked as permanently failed.
 	Defect string
 	// MessageID is the broker's message id when it is not the event id.
 	MessageID string
+	// Source is the producer's name where the table tells it, in place of
+	// Config.Name.
+	Source string
 	// Attempts made, for rows of side tables.
 	Attempts int
 	// ParkNo orders parked rows of one key.
@@ -324,7 +339,13 @@ type Controls struct {
 	settle.Controls
 	// Skips are event ids to pass.
 	Skips []string
-	// Parked are all parked keys as they are now: a person may have made a dead
-	// head due again, or discarded it.
+	// Parked are all parked keys of the lane as they are now: a person may have
+	// made a dead head due again, or discarded it.
 	Parked []ParkedKey
+	// Divided means that a generation of lanes follows the one of this lane: it
+	// reads up to the id Barrier, unless it is there already, and ends. Barrier is
+	// the highest id that any lane had read when the division was ordered, so that
+	// they end level; what they have not done is handed over by name.
+	Divided bool
+	Barrier int64
 }

@@ -10,7 +10,10 @@ import (
 // relays: its ids begin at 1 again, while the checkpoints speak of the old
 // ones. Whoever leads must stop, and send and skip nothing.
 func (w *plain) newGeneration() {
-	cursor := w.outbox.newest().Readers[0].Cursor
+	cursor := int64(0)
+	for _, l := range w.outbox.active().lanes {
+		cursor = max(cursor, l.newest().Readers[0].Cursor)
+	}
 	if !w.chance(0.1) || cursor == 0 {
 		return
 	}
@@ -30,12 +33,16 @@ func (w *plain) newGeneration() {
 		sent = append(sent, w.outbox.insert(tx, w.newEvent(tx, "key-a"), false))
 		w.outbox.commit(tx)
 	}
+	living := 0
 	for _, r := range w.relays {
-		r.born()
+		if !r.lane.ended {
+			living++
+			r.born()
+		}
 	}
-	for until := w.Since() + 10*relay.LongLife*w.LeaseTTL; w.halts < len(w.relays) && w.Step(); {
+	for until := w.Since() + 10*relay.LongLife*w.LeaseTTL; w.halts < living && w.Step(); {
 		if w.Since() > until {
-			w.fail("a new generation stops the relay", "%d of %d relays have stopped after %v", w.halts, len(w.relays), 10*relay.LongLife*w.LeaseTTL)
+			w.fail("a new generation stops the relay", "%d of %d relays have stopped after %v", w.halts, living, 10*relay.LongLife*w.LeaseTTL)
 		}
 	}
 	for _, r := range sent {

@@ -21,7 +21,6 @@ type outboxChecker struct {
 	w       *World
 	o       *outboxModel
 	highest map[string]*outboxRow // last first copy, by destination and key
-	epoch   int64                 // of the newest checkpoint
 }
 
 // ordered is how far the effects of one group have come, by topic and key.
@@ -58,6 +57,13 @@ func (c *outboxChecker) appended(e *settle.Event) {
 	}
 }
 
+// sends is called for each event that a relay hands to the broker.
+func (c *outboxChecker) sends(l *laneModel, e *settle.Event) {
+	if !l.Owns(e.AggregateID) {
+		c.w.fail("a lane sends only its own keys", "lane %d of generation %d sends %s of %s, which is another's", l.Number, l.Generation, e.ID, e.AggregateID)
+	}
+}
+
 // unordered rows are those whose place in the order nobody promised.
 func (c *outboxChecker) unordered(r *outboxRow) bool {
 	return r.late || r.passed || !r.event.NotBefore.IsZero()
@@ -71,14 +77,17 @@ func (c *outboxChecker) acknowledged(s relay.Sent) {
 }
 
 // checkpoint is called for each checkpoint written.
-func (c *outboxChecker) checkpoint(s storedCheckpoint) {
-	if s.epoch < c.epoch {
-		c.w.fail("a former leader writes nothing", "epoch %d wrote checkpoint %d after epoch %d had", s.epoch, s.Number, c.epoch)
+func (c *outboxChecker) checkpoint(l *laneModel, s storedCheckpoint) {
+	if s.epoch < l.epoch {
+		c.w.fail("a former leader writes nothing", "epoch %d of lane %d wrote checkpoint %d after epoch %d had", s.epoch, l.Number, s.Number, l.epoch)
 	}
-	if n := len(c.o.newest().Readers); s.epoch == c.epoch && n > len(s.Readers) {
+	if l.ended {
+		c.w.fail("a lane that has ended writes nothing", "lane %d wrote checkpoint %d", l.Number, s.Number)
+	}
+	if n := len(l.newest().Readers); s.epoch == l.epoch && n > len(s.Readers) {
 		c.w.probes.hit("destination joined again")
 	}
-	c.epoch = s.epoch
+	l.epoch = s.epoch
 	for _, r := range s.Readers {
 		if !slices.IsSorted(r.Open) {
 			c.w.fail("checkpoints are well-formed", "open ids are not sorted: %v", r.Open)

@@ -61,6 +61,18 @@ func (w *World) pauseSomething(key string) {
 	w.After(d, func() { x.Order(c, false) })
 }
 
+// divide changes the number of lanes. Each process runs a relay for every lane
+// from some time on; those of old lanes end by themselves.
+func (w *World) divide(n int) {
+	o := w.someOutbox()
+	o.Divide(n)
+	for _, l := range o.lanes[len(o.lanes)-n:] {
+		for i := range w.Relays {
+			w.addRelay(o, l, i)
+		}
+	}
+}
+
 // skipSomething asks the relay to pass an event that has not been sent.
 func (w *plain) skipSomething() {
 	for i := len(w.eventIDs) - 1; i >= 0 && i > len(w.eventIDs)-6; i-- {

@@ -14,7 +14,7 @@ func (o *outboxModel) Commit(l relay.Lease, f relay.Flush) error {
 	if err := o.holds(l); err != nil {
 		return err
 	}
-	if newest := o.newest(); newest.epoch == l.Epoch && f.Checkpoint.Number <= newest.Number {
+	if newest := o.lanes[l.Lane].newest(); newest.epoch == l.Epoch && f.Checkpoint.Number <= newest.Number {
 		return errNumber
 	}
 	o.writeSides(f)
@@ -25,16 +25,17 @@ func (o *outboxModel) Commit(l relay.Lease, f relay.Flush) error {
 }
 
 func (o *outboxModel) writeCheckpoint(l relay.Lease, f relay.Flush) {
+	lane := o.lanes[l.Lane]
 	c := storedCheckpoint{l.Epoch, f.Checkpoint}
 	c.Readers = cloneReaders(c.Readers)
-	o.check.checkpoint(c)
-	if c.epoch > o.latest.epoch || (c.epoch == o.latest.epoch && c.Number > o.latest.Number) {
-		o.latest = c
+	o.check.checkpoint(lane, c)
+	if c.epoch > lane.latest.epoch || (c.epoch == lane.latest.epoch && c.Number > lane.latest.Number) {
+		lane.latest = c
 	}
 	if len(c.Readers) > 1 {
 		o.w.probes.hit("destination reads for itself")
 	}
-	o.w.hist.note(o.w.Since(), o.name, "checkpoint", l.Epoch, c.Number, c.Readers)
+	o.w.hist.note(o.w.Since(), o.name, "checkpoint", l.Lane, l.Epoch, c.Number, c.Readers)
 }
 
 func (o *outboxModel) writeSides(f relay.Flush) {

@@ -22,9 +22,9 @@ type outboxModel struct {
 	outboxTable
 	name        string
 	check       *outboxChecker
-	lease       relayLease
-	latest      storedCheckpoint
-	parked      []parkedRow // in park order
+	divisions   []*division
+	lanes       []*laneModel // by number
+	parked      []parkedRow  // in park order
 	parkNo      int64
 	delayed     []relay.Delay // by due time, then id
 	extra       []int64       // sorted
@@ -65,6 +65,7 @@ type deadRow struct {
 func (w *World) addOutbox(name string) *outboxModel {
 	o := &outboxModel{name: name, outboxTable: newOutboxTable(w), coordinates: map[int64]settle.Coordinates{}}
 	o.check = &outboxChecker{w: w, o: o, highest: map[string]*outboxRow{}}
+	o.newDivision(1).begun = true
 	w.outboxes = append(w.outboxes, o)
 	return o
 }
@@ -77,57 +78,15 @@ func (w *World) someOutbox() *outboxModel {
 	return w.outboxes[w.IntN(len(w.outboxes))]
 }
 
-// newest is the checkpoint with the highest epoch, then number.
-func (o *outboxModel) newest() storedCheckpoint { return o.latest }
-
-// Lead implements relay.Store by the database's clock.
-func (o *outboxModel) Lead(owner string, lane int, ttl time.Duration) relay.Lease {
-	now, l := o.w.dbNow(), &o.lease
-	switch {
-	case l.epoch > 0 && l.owner == owner && !l.resigned:
-	case l.epoch > 0 && !l.resigned && now.Before(l.expires):
-		return relay.Lease{Lane: lane}
-	default:
-		o.takeover(owner)
-	}
-	l.expires, l.seen, l.ttl = now.Add(ttl), now, ttl
-	return relay.Lease{Held: true, Owner: owner, Lane: lane, Epoch: l.epoch, Deaths: l.deaths}
-}
-
-func (o *outboxModel) takeover(owner string) {
-	l := &o.lease
-	switch lived := l.seen.Sub(l.since); {
-	case l.epoch == 0 || l.resigned:
-		l.deaths = 0
-	case lived > relay.LongLife*l.ttl:
-		l.deaths = 1
-	default:
-		l.deaths++
-		o.w.probes.hit("leader died young")
-	}
-	if l.epoch > 0 && !l.resigned {
-		o.w.probes.hit("lease taken over")
-	}
-	*l = relayLease{owner: owner, epoch: l.epoch + 1, deaths: l.deaths, since: o.w.dbNow()}
-	o.w.hist.note(o.w.Since(), o.name, "leader", owner, l.epoch, l.deaths)
-}
+// newest is a lane's checkpoint with the highest epoch, then number.
+func (l *laneModel) newest() storedCheckpoint { return l.latest }
 
 // holds reports whether l is the lease in force.
 func (o *outboxModel) holds(l relay.Lease) error {
-	if o.lease.epoch != l.Epoch || o.lease.owner != l.Owner || o.lease.resigned {
+	if now := o.lanes[l.Lane].lease; now.epoch != l.Epoch || now.owner != l.Owner || now.resigned {
 		o.w.probes.hit("write of a former leader refused")
 		return settle.ErrFenced
 	}
-	return nil
-}
-
-// Resign implements relay.Store.
-func (o *outboxModel) Resign(l relay.Lease) error {
-	if err := o.holds(l); err != nil {
-		return err
-	}
-	o.lease.resigned = true
-	o.w.probes.hit("leader resigned")
 	return nil
 }
 
@@ -136,12 +95,13 @@ func (o *outboxModel) Load(l relay.Lease) (relay.State, error) {
 	if err := o.holds(l); err != nil {
 		return relay.State{}, err
 	}
+	lane := o.lanes[l.Lane]
 	s := relay.State{
-		Checkpoint:   o.newest().Checkpoint,
-		ExtraPending: len(o.extra) > 0,
+		Checkpoint:   lane.newest().Checkpoint,
+		ExtraPending: slices.ContainsFunc(o.extra, func(id int64) bool { return lane.Owns(o.keyOf(id)) }),
 		MaxID:        o.maxID(),
 		CursorEvents: map[int64]string{},
-		Controls:     o.Controls(),
+		Controls:     o.Controls(lane),
 	}
 	s.Checkpoint.Readers = cloneReaders(s.Checkpoint.Readers)
 	for _, r := range s.Checkpoint.Readers {
@@ -150,10 +110,10 @@ func (o *outboxModel) Load(l relay.Lease) (relay.State, error) {
 			s.CursorEvents[r.Cursor] = row.event.ID
 		}
 	}
-	if len(o.delayed) > 0 {
-		s.NextDelayed = o.delayed[0].Due
+	if i := slices.IndexFunc(o.delayed, func(d relay.Delay) bool { return lane.Owns(d.Key) }); i >= 0 {
+		s.NextDelayed = o.delayed[i].Due
 	}
-	s.Parked = o.parkedKeys()
+	s.Parked = s.Controls.Parked
 	return s, nil
 }
 
@@ -165,9 +125,15 @@ func cloneReaders(readers []relay.Reader) []relay.Reader {
 	return out
 }
 
-func (o *outboxModel) parkedKeys() []relay.ParkedKey {
+// keyOf is the order key of a row, whether it is visible or not.
+func (o *outboxModel) keyOf(id int64) string { return o.row(id).event.AggregateID }
+
+func (o *outboxModel) parkedKeys(lane *laneModel) []relay.ParkedKey {
 	var keys []relay.ParkedKey
 	for _, p := range o.parked {
+		if !lane.Owns(p.Key) {
+			continue
+		}
 		i := slices.IndexFunc(keys, func(k relay.ParkedKey) bool { return k.Destination == p.Destination && k.Key == p.Key })
 		if i < 0 {
 			keys = append(keys, relay.ParkedKey{Destination: p.Destination, Key: p.Key, Rows: 1, HeadDue: p.NextAt, HeadDead: p.dead})
@@ -179,20 +145,26 @@ func (o *outboxModel) parkedKeys() []relay.ParkedKey {
 }
 
 // Poll implements relay.Store.
-func (o *outboxModel) Poll(q relay.PollQuery) relay.Page {
-	newest := o.newest()
+func (o *outboxModel) Poll(lane *laneModel, q relay.PollQuery) relay.Page {
+	newest := lane.newest()
 	p := relay.Page{Complete: true, Epoch: newest.epoch, Number: newest.Number, Controls: o.controls.Version, NotDurable: o.volatile()}
-	bytes := 0
+	bytes, own := 0, 0
 	take := func(id int64) bool {
 		row := o.visible(id)
 		if row == nil {
 			return true
 		}
+		if !lane.Owns(row.event.AggregateID) && len(p.Rows)-own < lane.Of*q.MaxRows {
+			o.w.probes.hit("row of another lane seen")
+			p.Rows = append(p.Rows, relay.Row{ID: id, Elsewhere: true, Event: &settle.Event{ID: row.event.ID}})
+			return true
+		}
 		bytes += len(row.event.Payload)
-		if len(p.Rows) == q.MaxRows || (bytes > q.MaxBytes && len(p.Rows) > 0) {
+		if own == q.MaxRows || !lane.Owns(row.event.AggregateID) || (bytes > q.MaxBytes && own > 0) {
 			p.Complete = false
 			return false
 		}
+		own++
 		p.Rows = append(p.Rows, o.asRow(row))
 		return true
 	}
@@ -246,8 +218,11 @@ func (o *outboxModel) Owners(before relay.Evidence) relay.Evidence {
 }
 
 // Controls implements relay.Store.
-func (o *outboxModel) Controls() relay.Controls {
+func (o *outboxModel) Controls(lane *laneModel) relay.Controls {
 	c := o.controls
-	c.Rows, c.Skips, c.Parked = slices.Clone(c.Rows), slices.Clone(c.Skips), o.parkedKeys()
+	c.Rows, c.Skips, c.Parked = slices.Clone(c.Rows), slices.Clone(c.Skips), o.parkedKeys(lane)
+	if d := o.next(lane); d != nil {
+		c.Divided, c.Barrier = true, d.barrier
+	}
 	return c
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Side implements relay.Store.
-func (o *outboxModel) Side(q relay.SideQuery) relay.SidePage {
+func (o *outboxModel) Side(lane *laneModel, q relay.SideQuery) relay.SidePage {
 	p := sidePage{o: o, max: q.MaxRows, maxBytes: q.MaxBytes}
 	switch q.Side {
 	case relay.SideParked:
@@ -24,7 +24,7 @@ func (o *outboxModel) Side(q relay.SideQuery) relay.SidePage {
 		}
 	case relay.SideDelayed:
 		for _, d := range o.delayed {
-			if slices.Contains(q.Held, d.Destination) {
+			if slices.Contains(q.Held, d.Destination) || !lane.Owns(d.Key) {
 				continue
 			}
 			if d.Due.After(q.Now) || !p.add(d.ID, relay.Row{}) {
@@ -34,7 +34,7 @@ func (o *outboxModel) Side(q relay.SideQuery) relay.SidePage {
 		}
 	case relay.SideExtra:
 		for _, id := range o.extra {
-			if r := o.row(id); r.event != nil && slices.Contains(q.Held, r.event.Topic) {
+			if r := o.row(id); r.event != nil && slices.Contains(q.Held, r.event.Topic) || !lane.Owns(o.keyOf(id)) {
 				continue
 			}
 			if !p.add(id, relay.Row{}) {
@@ -77,10 +77,18 @@ func (o *outboxModel) Sweep(l relay.Lease, limit int) (int, error) {
 	if err := o.holds(l); err != nil {
 		return 0, err
 	}
-	found := 0
+	found, lane := 0, o.lanes[l.Lane]
 	o.gap = slices.DeleteFunc(o.gap, func(id int64) bool {
-		if found == limit || o.visible(id) == nil {
+		r := o.visible(id)
+		if found == limit || r == nil || !lane.Owns(r.event.AggregateID) {
 			return false
+		}
+		if lane.Of > 1 && o.ahead(lane, r) {
+			return false
+		}
+		if lane.Of > 1 && o.elsewhereDone(r) {
+			o.w.probes.hit("row of a cold hole that its lane has dealt with")
+			return true
 		}
 		found++
 		i, _ := slices.BinarySearch(o.extra, id)
@@ -94,6 +102,20 @@ func (o *outboxModel) Sweep(l relay.Lease, limit int) (int, error) {
 	return found, nil
 }
 
+// ahead reports whether the lane's reader is still to come to a row: another
+// lane had given its id up first.
+func (o *outboxModel) ahead(lane *laneModel, r *outboxRow) bool {
+	return !lane.read(r.id, r.event.Topic)
+}
+
+// elsewhereDone reports whether a row whose id another lane had given up was
+// sent, or recorded, by the one that owns it.
+func (o *outboxModel) elsewhereDone(r *outboxRow) bool {
+	p := o.placesOf(r)
+	_, sent := o.coordinates[r.id]
+	return sent || r.done || p.parked || p.delayed || p.extra || p.dead
+}
+
 // Retain implements relay.Store.
 func (o *outboxModel) Retain(l relay.Lease, before time.Time, limit int) (int, error) {
 	if err := o.holds(l); err != nil {
@@ -101,7 +123,7 @@ func (o *outboxModel) Retain(l relay.Lease, before time.Time, limit int) (int, e
 	}
 	n := 0
 	for _, r := range o.rows {
-		if r == nil || n == limit || r.state != rowVisible || !r.event.AppendedAt.Before(before) || !o.settled(r) {
+		if r == nil || n == limit || r.state != rowVisible || !r.event.AppendedAt.Before(before) || !o.settled(r) || !o.seenByAll(r.id) {
 			continue
 		}
 		r.state = rowDeleted
@@ -129,7 +151,7 @@ type places struct {
 func (o *outboxModel) placesOf(r *outboxRow) places {
 	topic := r.event.Topic
 	var p places
-	p.read = o.readBy(r.id, topic)
+	p.read = o.ownerOf(r.event.AggregateID).read(r.id, topic)
 	p.parked = o.parkedRow(r.id, topic) != nil
 	p.delayed = slices.ContainsFunc(o.delayed, func(d relay.Delay) bool { return d.ID == r.id })
 	_, p.extra = slices.BinarySearch(o.extra, r.id)
@@ -138,9 +160,14 @@ func (o *outboxModel) placesOf(r *outboxRow) places {
 	return p
 }
 
-// readBy reports whether the reader that serves topic has passed id.
-func (o *outboxModel) readBy(id int64, topic string) bool {
-	c := o.newest()
+// seenByAll reports whether no lane is still to come to an id.
+func (o *outboxModel) seenByAll(id int64) bool {
+	return !slices.ContainsFunc(o.active().lanes, func(l *laneModel) bool { return !l.read(id, "") })
+}
+
+// read reports whether the lane's reader that serves topic has passed id.
+func (l *laneModel) read(id int64, topic string) bool {
+	c := l.newest()
 	var of *relay.Reader
 	for i := range c.Readers {
 		if r := &c.Readers[i]; r.Destination == topic || (r.Destination == "" && of == nil) {

@@ -58,6 +58,9 @@ func (p *plain) plan() {
 	if p.Pooled > 0 {
 		p.outbox.reserve(p.from(1, 4))
 	}
+	for range p.LaneChanges {
+		p.After(p.between(0, faultTime), func() { p.divide(p.from(1, 4)) })
+	}
 	if p.Operators {
 		for range p.from(4, 16) {
 			p.After(p.between(0, faultTime), p.operate)

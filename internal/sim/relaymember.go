@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/settlemq/settle"
@@ -13,14 +14,19 @@ import (
 type relayMember struct {
 	*process
 	outbox  *outboxModel
+	lane    *laneModel
 	machine *relay.Machine
 	queue   []relay.Command
 	busy    bool
 	tick    int
 }
 
-func (w *World) addRelay(o *outboxModel, i int) {
-	r := &relayMember{process: w.newProcess(o.name+"-relay-"+string(rune('1'+i)), o), outbox: o}
+func (w *World) addRelay(o *outboxModel, lane *laneModel, i int) {
+	name := o.name + "-relay-" + string(rune('1'+i))
+	if lane.Number > 0 {
+		name += "-lane-" + strconv.Itoa(lane.Number)
+	}
+	r := &relayMember{process: w.newProcess(name, o), outbox: o, lane: lane}
 	r.start, r.end = r.begin, func() { r.in(relay.Stopping{}) }
 	r.jolt = func() { r.in(relay.Tick{}) }
 	w.relays = append(w.relays, r)
@@ -31,7 +37,7 @@ func (r *relayMember) begin() {
 	w := r.w
 	r.queue, r.busy = nil, false
 	cfg := relay.Config{
-		Owner: r.owner, LeaseTTL: w.LeaseTTL, BatchRows: w.BatchRows, BatchBytes: w.BatchBytes, MaxIdle: 25 * time.Millisecond,
+		Owner: r.owner, Lane: r.lane.Number, LeaseTTL: w.LeaseTTL, BatchRows: w.BatchRows, BatchBytes: w.BatchBytes, MaxIdle: 25 * time.Millisecond,
 		Retry: settle.Backoff{Base: 20 * time.Millisecond, Max: 300 * time.Millisecond, Attempts: w.RelayRetries},
 		Pass:  w.RelayPass, KeepFor: w.KeepFor, DelayAhead: w.DelayAhead, PublishTimeout: w.LeaseTTL / 4,
 		HoleAge: 50 * time.Millisecond, HoleGrace: time.Second, SweepEvery: 300 * time.Millisecond, RetainEvery: 200 * time.Millisecond,
@@ -94,6 +100,14 @@ func (r *relayMember) halted(err error) {
 		r.alive = false
 		return
 	}
+	if errors.Is(err, relay.ErrLaneEnded) {
+		if !r.lane.ended {
+			r.w.fail("no needless halt", "%s says that lane %d has ended", r.name, r.lane.Number)
+		}
+		r.held = true
+		r.gone()
+		return
+	}
 	if err != nil {
 		r.w.fail("no needless halt", "%s stopped for good: %v", r.name, err)
 	}
@@ -142,9 +156,9 @@ func (r *relayMember) exec(c relay.Command, asked time.Time) (in relay.Input, er
 		s, err := o.Load(c.Lease)
 		return relay.Loaded{State: s}, err
 	case relay.Poll:
-		return relay.Polled{Destination: c.Destination, Query: c.Query, Page: o.Poll(c.Query)}, nil
+		return relay.Polled{Destination: c.Destination, Query: c.Query, Page: o.Poll(r.lane, c.Query)}, nil
 	case relay.ReadSide:
-		return relay.SideLoaded{Query: c.Query, Page: o.Side(c.Query)}, nil
+		return relay.SideLoaded{Query: c.Query, Page: o.Side(r.lane, c.Query)}, nil
 	case relay.Commit:
 		return relay.Committed{ID: c.ID}, o.Commit(c.Lease, c.Flush)
 	case relay.AskOwners:
@@ -156,7 +170,7 @@ func (r *relayMember) exec(c relay.Command, asked time.Time) (in relay.Input, er
 		n, err := o.Retain(c.Lease, c.Before, c.Limit)
 		return relay.Retained{Rows: n}, err
 	case relay.LoadControls:
-		return relay.ControlsLoaded{Controls: o.Controls()}, nil
+		return relay.ControlsLoaded{Controls: o.Controls(r.lane)}, nil
 	}
 	panic("unknown store command")
 }
@@ -167,6 +181,7 @@ func (r *relayMember) publish(c relay.Publish) {
 	w, life := r.w, r.life
 	w.hist.note(w.Since(), r.name, "publishes", c.Batch, c.Destination, len(c.Messages), c.Messages[0].Event.ID)
 	for _, m := range c.Messages {
+		r.outbox.check.sends(r.lane, m.Event)
 		if f := w.fates[m.Event.ID]; f.kills && !f.cured {
 			w.probes.hit("event killed the relay")
 			r.crash("of event " + m.Event.ID)

@@ -60,21 +60,29 @@ func (c *checker) relayUnsettled(o *outboxModel, say func(string, ...any)) {
 	if n := len(o.parked) + len(o.delayed) + len(o.extra); n > 0 {
 		say("%d rows are in side tables", n)
 	}
-	newest := o.newest()
 	for _, m := range c.w.relays {
-		if m.outbox != o {
+		if m.outbox != o || m.machine == nil {
 			continue
 		}
 		if s := m.machine.Stats(m.now()); s.Leading && s.Behind > 0 {
 			say("%d destinations of %s still read for themselves", s.Behind, m.name)
 		}
 	}
-	for _, r := range newest.Readers {
+	if last := o.divisions[len(o.divisions)-1]; !last.begun {
+		say("generation %d of lanes has not begun", len(o.divisions))
+	}
+	for _, l := range o.active().lanes {
+		o.holesOf(l, say)
+	}
+}
+
+func (o *outboxModel) holesOf(l *laneModel, say func(string, ...any)) {
+	for _, r := range l.newest().Readers {
 		for _, id := range r.Open {
 			if row := o.row(id); row != nil && row.state == rowReserved {
 				continue
 			}
-			say("id %d is still a hole", id)
+			say("id %d is still a hole of lane %d", id, l.Number)
 		}
 	}
 }

@@ -53,6 +53,8 @@ type Swarm struct {
 	Suspends  bool // pauses that the process's own clock does not see
 	Stops     bool // clean ends
 	Operators bool
+	// LaneChanges is how often the number of the relay's lanes is changed.
+	LaneChanges int
 
 	// Relay.
 	LeaseTTL     time.Duration
@@ -146,6 +148,9 @@ func newSwarm(d dice) Swarm {
 	}
 	if s.Async > 0 {
 		s.DatabaseCrashes = d.chance(0.7)
+	}
+	if d.chance(0.35) {
+		s.LaneChanges = d.from(1, 4)
 	}
 	if d.chance(0.1) { // many events of few keys
 		s.Keys, s.Transactions, s.LongHold = d.from(1, 2), d.from(80, 160), 0

@@ -115,7 +115,7 @@ func newWorld(seed uint64, keep bool) *World {
 func (w *World) run() {
 	for _, o := range w.outboxes {
 		for i := range w.Relays {
-			w.addRelay(o, i)
+			w.addRelay(o, o.lanes[0], i)
 		}
 	}
 	for _, x := range w.inboxes {
