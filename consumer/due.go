@@ -36,6 +36,8 @@ type dueEvent struct {
 	written bool
 	// out is what is to be written instead of trying.
 	out *settle.Item
+	// blamed is true when out is because of a transaction that came to nothing.
+	blamed bool
 	// gone is true when nothing more is to be done now.
 	gone bool
 }

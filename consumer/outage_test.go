@@ -60,3 +60,43 @@ func TestAnEventThatAloneCanNotBeCommittedIsMovedAside(t *testing.T) {
 		t.Errorf("after 12 failures beside a store that answers the intent is %v", got)
 	}
 }
+
+// A disk that is full is read from and not written to: the retry that was in
+// hand when it filled up is as it was before, once there is room.
+func TestARetryThatAFullDiskInterruptsLosesNoAttempt(t *testing.T) {
+	r := newRig(t, Config{Retry: settle.Backoff{Base: time.Second}}, "t")
+	r.handle = failing(errBoom, "a1")
+	r.deliver(1, 0, event("a", 1))
+	r.wantRow("a1", 1, settle.ClassHandler, false)
+	r.handle = failing(nil)
+	full := errors.New("disk full")
+	r.in.fail = func(w settle.Work) error {
+		if w.Items[0].Intent == settle.IntentHandle { // the attempt was written down just before
+			r.in.fail = func(settle.Work) error { return full }
+			return full
+		}
+		return nil
+	}
+	r.pass(10 * time.Minute)
+	r.in.fail = nil
+	r.pass(10 * time.Minute)
+	r.wantEffects("a1")
+	for _, w := range r.works {
+		if it := w.Items[0]; it.Intent == settle.IntentHandle && it.Attempt > 2 {
+			t.Errorf("attempt %d is made, want the second", it.Attempt)
+		}
+	}
+	if s := r.m.Stats(r.now); s.Failed != 1 || s.Dead != 0 {
+		t.Errorf("stats are %+v", s)
+	}
+}
+
+func TestWhoStopsDoesNotCallTheStoreDown(t *testing.T) {
+	r := newRig(t, Config{}, "t")
+	for _, in := range []Input{Stopping{}, DueLoaded{Err: errBoom}, ControlsLoaded{Err: errBoom}, Forgotten{Err: errBoom}} {
+		r.step(in)
+	}
+	if len(r.notes) != 0 {
+		t.Errorf("notes are %v", r.notes)
+	}
+}

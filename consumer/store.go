@@ -26,8 +26,12 @@ type storeState struct {
 	answered bool
 }
 
-// storeDown pauses everything for a while, longer each time.
+// storeDown pauses everything for a while, longer each time. Who stops cuts his
+// own questions off, which says nothing of the store.
 func (m *Machine) storeDown(err error, write bool) {
+	if m.stopping {
+		return
+	}
 	s := &m.store
 	if s.wait == 0 {
 		s.wait = m.cfg.StoreWait
@@ -68,7 +72,11 @@ func (m *Machine) transactionFailed(w *work, err error) {
 	answered := m.store.answered
 	m.store.answered = false
 	m.store.rows = max(1, min(m.store.rows, len(w.items))/2)
-	if len(w.items) != 1 || w.items[0].Intent != settle.IntentHandle {
+	if len(w.items) != 1 {
+		return
+	}
+	if w.items[0].Intent != settle.IntentHandle {
+		m.acquit(w.refs[0])
 		return
 	}
 	it, s := &w.items[0], &m.store
@@ -90,5 +98,16 @@ func (m *Machine) transactionFailed(w *work, err error) {
 		r.d.write(r.i, park)
 	} else {
 		m.due.fail(r.i, m.outcome(it, err, ""), m.cfg.Pass)
+		m.due.items[r.i].blamed = true
 	}
+}
+
+// acquit takes back the attempt of a due event that was blamed for what its
+// transaction came to: that can't be written down either, so it is the store.
+func (m *Machine) acquit(r ref) {
+	if r.d != nil || !m.due.items[r.i].blamed {
+		return
+	}
+	x := &m.due.items[r.i]
+	x.out, x.blamed = x.restored(m.now), false
 }

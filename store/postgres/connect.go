@@ -58,7 +58,9 @@ func (s *Store) openPools(ctx context.Context, base *pgxpool.Config, pooled bool
 		conns int
 		set   map[string]string
 	}{
-		{&s.own, ownConns, nil},
+		// What the relay sends in one piece sees what others have committed while it
+		// waited for them, whatever the role's default is.
+		{&s.own, ownConns, map[string]string{isolation: readsCommitted}},
 		{&s.business, s.cfg.MaxConns, map[string]string{"idle_in_transaction_session_timeout": ms(business)}},
 		{&s.reading, s.cfg.MaxConns, map[string]string{"default_transaction_read_only": "on", "jit": "off", "statement_timeout": ms(business), "idle_in_transaction_session_timeout": ms(business)}},
 	} {
@@ -79,9 +81,15 @@ func (s *Store) openPools(ctx context.Context, base *pgxpool.Config, pooled bool
 	s.db, s.reader = stdlib.OpenDBFromPool(s.business), stdlib.OpenDBFromPool(s.reading)
 	return nil
 }
+	if pooled {
+		s.reader = readOnly(s.reading)
+	}
 
 const (
-	whereAmI = `SELECT pg_backend_pid(), coalesce(current_schema(), ''), pg_is_in_recovery(), current_setting('server_version_num')::integer`
+	isolation      = "default_transaction_isolation"
+	readsCommitted = "read committed"
+
+	whereAmI = `SELECT pg_backend_pid(), coalesce(current_schema(), ''), pg_is_in_recovery(), current_setting('server_version_num')::integer, current_setting('` + isolation + `')`
 	hasOwn   = `SELECT to_regclass('` + migrate.Table + `') IS NOT NULL`
 )
 
@@ -117,7 +125,8 @@ func look(ctx context.Context, conn *pgx.Conn) (pooled bool, current string, err
 	var pid uint32
 	var standby bool
 	var version int
-	if err := conn.QueryRow(ctx, whereAmI).Scan(&pid, &current, &standby, &version); err != nil {
+	var reads string
+	if err := conn.QueryRow(ctx, whereAmI).Scan(&pid, &current, &standby, &version, &reads); err != nil {
 		return false, "", err
 	}
 	pooled = pid != conn.PgConn().PID()
@@ -141,6 +150,8 @@ func makeSchema(ctx context.Context, conn *pgx.Conn, current, path string) error
 	}
 	_, err := conn.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+pgx.Identifier{first}.Sanitize())
 	// Of two that make it at once, one is told that it is there.
+	case pooled && reads != readsCommitted:
+		return pooled, current, fmt.Errorf("transactions of the role are %s, and behind a pooler the relay can't change that for its own: ALTER ROLE … SET %s = '%s'", reads, isolation, readsCommitted)
 	if err != nil && !hasState(err, stateUnique) {
 		return err
 	}

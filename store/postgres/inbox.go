@@ -46,8 +46,10 @@ type outcome struct {
 // Apply implements settle.Inbox.
 //
 // Deadlocks, serialization failures, lock time-outs and lost connections are
-// repeated a few times while nothing is known to be durable. An error of a
-// commit is returned: whether it holds is found in the log at redelivery.
+// repeated a few times while nothing is known to be durable. What the server
+// itself can't do (its disk is full, it can't be written to, it has no
+// connection left) is returned, whoever has asked for it. So is an error of a
+// commit: whether it holds is found in the log at redelivery.
 func (in *Inbox) Apply(ctx context.Context, w settle.Work, handle func(context.Context, *sql.Tx, int) error) ([]settle.Result, error) {
 	done := in.transact(ctx, &w, together, handle)
 	for try := 1; done.again(&w, try) && pause(ctx, try); try++ {
@@ -56,7 +58,8 @@ func (in *Inbox) Apply(ctx context.Context, w settle.Work, handle func(context.C
 	switch {
 	case done.err == nil && done.failed < 0:
 		return done.results, nil
-	case done.err != nil && (!done.repeatable() || ctx.Err() != nil):
+	case done.err != nil && (!done.repeatable() || ctx.Err() != nil || len(w.Items) == 1):
+		// A work of one may have effects outside: it is never done apart.
 		return nil, done.err
 	case w.BeforeCommit != nil:
 		// What is to be decided once for all of it can't be done apart.
@@ -100,7 +103,10 @@ func (o *outcome) again(w *settle.Work, try int) bool {
 	if w.BeforeCommit != nil {
 		return o.repeatable() && !o.called
 	}
-	return faultOf(o.err) == faultLost || faultOf(o.err) == faultConflict && try == 1
+	if hasState(o.err, stateIdleTooLong) {
+		return false // it would take as long again
+	}
+	return faultOf(o.err) == faultLost || faultOf(o.err) == faultConflict && (try == 1 || len(w.Items) == 1)
 }
 
 // errStale means that another transaction has changed what was decided upon.

@@ -26,6 +26,9 @@ const (
 	faultLost
 	// faultUnknown: it went while it committed.
 	faultUnknown
+	// faultServer: the server can't, whoever asks. Nothing was kept, and at once
+	// it can't either.
+	faultServer
 )
 
 // SQLSTATEs of transactions that may be repeated.
@@ -37,9 +40,18 @@ const (
 	stateCrash            = "57P02"
 	stateCannotConnectNow = "57P03"
 	stateIdleTooLong      = "25P03"
+	stateNotSupported     = "0A000"
+	stateOwnLimit         = "53400" // of temporary files, for instance
 	classConnection       = "08"
 	classConstraint       = "23"
+	classResources        = "53"
+	classSystem           = "58"
 )
+
+// replanned is the server's routine that finds that a prepared statement has
+// other columns since somebody changed a table. Its message is in the server's
+// language, and its state is that of much else.
+const replanned = "RevalidateCachedQuery"
 
 // commitError is what a commit returned. Unless the server has answered it is
 // not known whether the transaction was kept.
@@ -58,6 +70,9 @@ func faultOf(err error) fault {
 	case errors.Is(err, errStale), errors.Is(err, pgx.ErrTxCommitRollback):
 		return faultConflict
 	case errors.As(err, &e):
+		if e.Code == stateNotSupported && e.Routine == replanned {
+			return faultConflict // the driver prepares it anew
+		}
 		return faultOfState(e.Code, committing)
 	case committing:
 		return faultUnknown
@@ -71,16 +86,18 @@ func faultOf(err error) fault {
 
 func faultOfState(code string, committing bool) fault {
 	switch {
-	case code == stateSerialization || code == stateDeadlock || code == stateLockTimeout:
+	case code == stateSerialization || code == stateDeadlock || code == stateLockTimeout || code == stateIdleTooLong:
 		return faultConflict
 	case committing && strings.HasPrefix(code, classConstraint):
 		// Which item has broken it is found in smaller pieces.
 		return faultConflict
-	case code == stateShutdown || code == stateCrash || code == stateCannotConnectNow || code == stateIdleTooLong || strings.HasPrefix(code, classConnection):
+	case code == stateShutdown || code == stateCrash || code == stateCannotConnectNow || strings.HasPrefix(code, classConnection):
 		if committing {
 			return faultUnknown
 		}
 		return faultLost
+	case code == stateReadOnly || strings.HasPrefix(code, classSystem), strings.HasPrefix(code, classResources) && code != stateOwnLimit:
+		return faultServer
 	}
 	return faultOther
 }

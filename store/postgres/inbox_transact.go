@@ -92,6 +92,8 @@ func (in *Inbox) transact(ctx context.Context, w *settle.Work, how manner, handl
 	}
 	a.work(ctx, db, handle, &o)
 	if o.err != nil || o.failed >= 0 || o.results == nil {
+		o.silent(len(w.Items))
+		in.s.left(o.err)
 		return o
 	}
 	in.s.crash("consume.before_commit")
@@ -114,6 +116,17 @@ func (o *outcome) uncommitted(err error) {
 		return
 	}
 	o.err = &commitError{err}
+	o.silent(len(o.results))
+}
+
+// silent finds that a handler, alone in its transaction, has said nothing to
+// the database for longer than that waits: the handler's failure.
+func (o *outcome) silent(items int) {
+	if items != 1 || !o.called || !hasState(o.err, stateIdleTooLong) {
+		return
+	}
+	err := fmt.Errorf("the handler has said nothing to the database for longer than idle_in_transaction_session_timeout; ask other systems by consumer.Ask: %w", o.err)
+	o.results, o.failed, o.err = []settle.Result{{Verdict: settle.VerdictFailed, Err: err}}, 0, nil
 }
 
 // work does everything of a transaction but its beginning and its commit.
@@ -218,13 +231,16 @@ const (
 
 // broken looks at what the handler has left. It returns an error where that is
 // not the handler's fault, or says nothing of this one only, and makes out a
-// failure where the transaction can't be committed any more.
+// failure where the transaction can't be committed any more. A handler's error
+// speaks of our database only if our transaction has suffered: it may come from
+// another server that it asked.
 func (a *apply) broken(ctx context.Context, out *settle.Result, failed bool) error {
 	c := a.conn.PgConn()
+	hurt := c.IsClosed() || c.TxStatus() == txAborted
 	switch {
-	case failed && errors.Is(out.Err, context.DeadlineExceeded):
-		return nil
-	case failed && (faultOf(out.Err) == faultConflict || faultOf(out.Err) == faultLost):
+	case failed && (errors.Is(out.Err, context.DeadlineExceeded) || errors.Is(out.Err, context.Canceled)):
+		return nil // its time was over, which ends the connection
+	case failed && hurt && faultOf(out.Err) != faultOther:
 		return out.Err
 	case c.IsClosed() && ctx.Err() == nil:
 		return fmt.Errorf("run handler: %w", errors.Join(errLost, out.Err))

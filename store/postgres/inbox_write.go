@@ -17,6 +17,7 @@ func (s *Store) write(ctx context.Context, pool *pgxpool.Pool, f func(tx pgx.Tx)
 	for try := 1; faultOf(err) == faultConflict && pause(ctx, try); try++ {
 		err = s.writeOnce(ctx, pool, f)
 	}
+	s.left(err)
 	return err
 }
 

@@ -164,7 +164,7 @@ const (
 
 func (l *Log) takeOver(ctx context.Context, want relay.Lease, ttl time.Duration) (relay.Lease, error) {
 	lease := want
-	err := pgx.BeginFunc(ctx, l.s.own, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, l.s.own, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, writeSettings, ms(min(l.s.cfg.StatementTimeout, ttl/2)), ms(min(l.s.cfg.LockTimeout, ttl/2)), ms(min(l.s.cfg.IdleTimeout, ttl/2))); err != nil {
 			return err
 		}

@@ -50,13 +50,15 @@ func (l *Log) send(ctx context.Context, lease relay.Lease, queue func(*pgx.Batch
 	b.Queue(writeSettings, l.settings()...)
 	queue(&b)
 	b.Queue(fence, lease.Lane, lease.Owner, leaderEpoch(lease))
-	return fenced(l.s.own.SendBatch(ctx, &b).Close())
+	err := l.s.own.SendBatch(ctx, &b).Close()
+	l.s.left(err)
+	return fenced(err)
 }
 
 // write runs f in a transaction that only the leader can commit, for writes
 // that go by what they read.
 func (l *Log) write(ctx context.Context, lease relay.Lease, f func(tx pgx.Tx) error) error {
-	return fenced(pgx.BeginFunc(ctx, l.s.own, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, l.s.own, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, writeSettings, l.settings()...); err != nil {
 			return err
 		}
@@ -65,7 +67,9 @@ func (l *Log) write(ctx context.Context, lease relay.Lease, f func(tx pgx.Tx) er
 		}
 		_, err := tx.Exec(ctx, fence, lease.Lane, lease.Owner, leaderEpoch(lease))
 		return err
-	}))
+	})
+	l.s.left(err)
+	return fenced(err)
 }
 
 func fenced(err error) error {

@@ -72,8 +72,8 @@ func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 // nothing for six times Config.IdleTimeout is ended.
 func (s *Store) DB() *sql.DB { return s.db }
 
-// Reader returns a pool of connections that can't write, unless a pooler
-// stands between. What they read is committed.
+// Reader returns a pool of connections that can't write. What they read is
+// committed.
 func (s *Store) Reader() *sql.DB { return s.reader }
 
 // Pool is DB for those who use pgx itself.
