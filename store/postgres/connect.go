@@ -79,11 +79,11 @@ func (s *Store) openPools(ctx context.Context, base *pgxpool.Config, pooled bool
 		*p.pool = pool
 	}
 	s.db, s.reader = stdlib.OpenDBFromPool(s.business), stdlib.OpenDBFromPool(s.reading)
-	return nil
-}
 	if pooled {
 		s.reader = readOnly(s.reading)
 	}
+	return nil
+}
 
 const (
 	isolation      = "default_transaction_isolation"
@@ -135,6 +135,8 @@ func look(ctx context.Context, conn *pgx.Conn) (pooled bool, current string, err
 		return pooled, current, fmt.Errorf("the server is PostgreSQL %d; want %d or newer", version/10000, oldest/10000)
 	case standby:
 		return pooled, current, errors.New("the server is a read-only replica; give the URL of the primary")
+	case pooled && reads != readsCommitted:
+		return pooled, current, fmt.Errorf("transactions of the role are %s, and behind a pooler the relay can't change that for its own: ALTER ROLE … SET %s = '%s'", reads, isolation, readsCommitted)
 	}
 	return pooled, current, nil
 }
@@ -150,8 +152,6 @@ func makeSchema(ctx context.Context, conn *pgx.Conn, current, path string) error
 	}
 	_, err := conn.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+pgx.Identifier{first}.Sanitize())
 	// Of two that make it at once, one is told that it is there.
-	case pooled && reads != readsCommitted:
-		return pooled, current, fmt.Errorf("transactions of the role are %s, and behind a pooler the relay can't change that for its own: ALTER ROLE … SET %s = '%s'", reads, isolation, readsCommitted)
 	if err != nil && !hasState(err, stateUnique) {
 		return err
 	}
