@@ -20,7 +20,8 @@ type Log struct {
 
 	mu   sync.Mutex
 	held holding
-	// small is whether the last page was.
+	// rows and small are of the last page.
+	rows  int
 	small bool
 	// turned are prepared transactions that may be owners of before; see Owners.
 	turned turnedOwners
@@ -63,18 +64,22 @@ const (
 	pollHead = `SELECT coalesce(c.epoch, 0) AS epoch, coalesce(c.number, 0) AS number, v.version,
  pg_current_wal_insert_lsn() > pg_current_wal_flush_lsn() OR current_setting('synchronous_standby_names') <> '' AS not_durable, ` + noRow + `
 FROM settle_control_version v
-LEFT JOIN LATERAL (SELECT epoch, number FROM t_outbox_checkpoint WHERE lane = $5 ORDER BY epoch DESC, number DESC LIMIT 1) c ON true
+LEFT JOIN LATERAL (SELECT epoch, number FROM t_outbox_checkpoint WHERE lane = $4 ORDER BY epoch DESC, number DESC LIMIT 1) c ON true
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, ` + rowNames + ` FROM `
-	pollRows = `(
- (SELECT ` + rowColumns + ` FROM settle_outbox_row() e WHERE e.id = ANY($1) AND e.readable ORDER BY e.id LIMIT $4)
+	pollAbove = `(SELECT ` + rowColumns + ` FROM settle_outbox_row() e WHERE e.id > $1 AND e.id <= $2 AND e.readable ORDER BY e.id LIMIT $3)`
+	pollRows  = `(
+ (SELECT ` + rowColumns + ` FROM settle_outbox_row() e WHERE e.id = ANY($5) AND e.readable ORDER BY e.id LIMIT $3)
  UNION ALL
  (SELECT ` + rowColumns + ` FROM unnest($6::bigint[], $7::bigint[]) AS run(first_id, last_id) CROSS JOIN LATERAL
-  (SELECT * FROM settle_outbox_row() WHERE id BETWEEN run.first_id AND run.last_id AND readable ORDER BY id LIMIT $4) e ORDER BY e.id LIMIT $4)
+  (SELECT * FROM settle_outbox_row() WHERE id BETWEEN run.first_id AND run.last_id AND readable ORDER BY id LIMIT $3) e ORDER BY e.id LIMIT $3)
  UNION ALL
- (SELECT ` + rowColumns + ` FROM settle_outbox_row() e WHERE e.id > $2 AND e.id <= $3 AND e.readable ORDER BY e.id LIMIT $4)
- ORDER BY id LIMIT $4) u`
+ ` + pollAbove + `
+ ORDER BY id LIMIT $3) u`
 	poll = pollHead + pollRows
+
+	// Where there is no hole the rest need not be merged with any.
+	pollWhole = pollHead + pollAbove + ` u`
 
 	// Adding sizes up costs as much as reading small rows does, so it is done
 	// where rows may be large.
@@ -95,44 +100,49 @@ func (l *Log) Poll(ctx context.Context, q relay.PollQuery) (relay.Page, error) {
 	p := relay.Page{Complete: true}
 	// One row more than there is room for tells whether the page is cut.
 	room := budget{rows: q.MaxRows, bytes: q.MaxBytes}
-	single, first, last := splitHoles(below(q.Holes, q.After))
-	query, args := poll, []any{single, q.After, upTo, room.limit(), l.holding().lease.Lane, first, last}
-	if l.large() {
+	query, args := pollWhole, []any{q.After, upTo, room.limit(), l.holding().lease.Lane}
+	last, small := l.lastPage()
+	if holes := below(q.Holes, q.After); len(holes) > 0 || !small {
+		single, first, last := splitHoles(holes)
+		query, args = poll, append(args, single, first, last)
+	}
+	if !small {
 		query, args = pollWeighed, append(args, q.MaxBytes)
 	}
 	var b pgx.Batch
 	b.Queue(pollSettings, ms(l.s.cfg.StatementTimeout))
-	b.Queue(query, args...).Query(func(rows pgx.Rows) error { return readPage(rows, &room, &p) })
+	b.Queue(query, args...).Query(func(rows pgx.Rows) error { return readPage(rows, last, &room, &p) })
 	err := l.s.own.SendBatch(ctx, &b).Close()
-	l.sized(err == nil && room.bytes >= q.MaxBytes/2)
+	l.read(len(p.Rows), err == nil && room.bytes >= q.MaxBytes/2)
 	if err != nil {
 		return relay.Page{}, fmt.Errorf("poll outbox: %w", err)
 	}
 	return p, nil
 }
 
-// large reports whether the next page may be too large to be read as it comes.
-func (l *Log) large() bool {
+// lastPage tells how many rows the last page had, and whether it was small: if
+// not, the next may be too large to be read as it comes.
+func (l *Log) lastPage() (rows int, small bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.small
+	return l.rows, l.small
 }
 
-// sized takes note of a page: only behind one that filled less than half of
+// read takes note of a page: only behind one that filled less than half of
 // its bytes is the next taken to be small. It may be wrong once; what does not
 // fit is then read from the wire and dropped.
-func (l *Log) sized(small bool) {
+func (l *Log) read(rows int, small bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.small = small
+	l.rows, l.small = rows, small
 }
 
-func readPage(rows pgx.Rows, room *budget, p *relay.Page) error {
+// readPage reads a page, as large as the one before in all likelihood.
+func readPage(rows pgx.Rows, before int, room *budget, p *relay.Page) error {
 	var v pageRow
 	into := append([]any{&v.epoch, &v.number, &v.controls, &v.notDurable}, v.row.into()...)
 	last := int64(0)
 	for rows.Next() {
-		v.row.clear()
 		if err := rows.Scan(into...); err != nil {
 			return err
 		}
@@ -149,6 +159,9 @@ func readPage(rows pgx.Rows, room *budget, p *relay.Page) error {
 			return errors.New("rows do not come in the order of their ids")
 		}
 		last = row.ID
+		if p.Rows == nil {
+			p.Rows = make([]relay.Row, 0, min(room.rows+1, before+before/8+16))
+		}
 		p.Rows = append(p.Rows, row)
 	}
 	// Behind a first row that is larger than the page nothing was returned.

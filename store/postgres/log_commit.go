@@ -44,13 +44,7 @@ func queueCheckpoint(b *pgx.Batch, lease relay.Lease, f *relay.Flush, now time.T
 // whose offsets follow one another are a group, and of each only its id is
 // written.
 func packSent(sent []relay.Sent, now time.Time) (low, high int64, packed string) {
-	order := slices.Clone(sent)
-	for i := range order {
-		if order[i].At.Topic == "" {
-			order[i].At.Topic = order[i].Destination
-		}
-	}
-	slices.SortStableFunc(order, compareSent)
+	order := inOrder(sent)
 	low, high = order[0].ID, order[0].ID
 	for i := range order {
 		low, high = min(low, order[i].ID), max(high, order[i].ID)
@@ -77,6 +71,23 @@ func packSent(sent []relay.Sent, now time.Time) (low, high int64, packed string)
 		out = strconv.AppendInt(append(out, ",["...), s.ID-low, 10)
 	}
 	return low, high, string(append(out, "]]]}"...))
+}
+
+// inOrder returns what was sent by topic, partition and offset; a broker that
+// says no topic means the destination's. Most of the time it is in order.
+func inOrder(sent []relay.Sent) []relay.Sent {
+	complete := func(s relay.Sent) bool { return s.At.Topic != "" }
+	if slices.IsSortedFunc(sent, compareSent) && complete(sent[0]) {
+		return sent
+	}
+	order := slices.Clone(sent)
+	for i := range order {
+		if !complete(order[i]) {
+			order[i].At.Topic = order[i].Destination
+		}
+	}
+	slices.SortStableFunc(order, compareSent)
+	return order
 }
 
 func appendTopic(out []byte, topic string) []byte {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/relay"
 )
 
@@ -32,34 +31,36 @@ type pageRow struct {
 
 // eventRow is a row of settle_outbox_row, or what a left join has in its place.
 type eventRow struct {
+	memory
+
 	id, seq                            pgtype.Int8
 	version                            pgtype.Int4
-	eventID, eventType, aggType, aggID pgtype.Text
-	biz, trace, causation, supersedes  pgtype.Text
-	topic, contentType                 pgtype.Text
+	eventID, eventType, aggType, aggID textColumn
+	biz, trace, causation, supersedes  textColumn
+	topic, contentType                 textColumn
 	occurredAt, appendedAt, notBefore  pgtype.Timestamptz
-	headers                            []byte
-	payload                            []byte
+	headers, payload                   bytesColumn
 }
 
+// into is what rows are scanned into, one after the other.
 func (r *eventRow) into() []any {
+	for _, c := range []*textColumn{&r.eventID, &r.eventType, &r.aggType, &r.aggID, &r.biz, &r.trace, &r.causation, &r.supersedes, &r.topic, &r.contentType} {
+		c.in = &r.memory
+	}
+	r.headers.in, r.payload.in = &r.memory, &r.memory
 	return []any{
 		&r.id, &r.eventID, &r.eventType, &r.aggType, &r.aggID, &r.seq, &r.biz, &r.trace, &r.causation,
 		&r.supersedes, &r.topic, &r.version, &r.contentType, &r.occurredAt, &r.appendedAt, &r.notBefore, &r.headers, &r.payload,
 	}
 }
 
-// clear lets go of bytes that a row keeps: scanning reuses nothing.
-func (r *eventRow) clear() { r.headers, r.payload = nil, nil }
-
 // row makes a row of what was read, and tells its size.
 func (r *eventRow) row() (relay.Row, int) {
-	e := &settle.Event{
-		ID: r.eventID.String, Type: r.eventType.String, AggregateType: r.aggType.String, AggregateID: r.aggID.String, AggregateSeq: r.seq.Int64,
-		BizKey: r.biz.String, TraceID: r.trace.String, CausationID: r.causation.String, Supersedes: r.supersedes.String, Topic: r.topic.String,
-		Version: int(r.version.Int32), ContentType: r.contentType.String, OccurredAt: instant(r.occurredAt), AppendedAt: instant(r.appendedAt),
-		NotBefore: instant(r.notBefore), Payload: r.payload,
-	}
+	e := r.event()
+	e.ID, e.Type, e.AggregateType, e.AggregateID, e.AggregateSeq = r.eventID.string, r.eventType.string, r.aggType.string, r.aggID.string, r.seq.Int64
+	e.BizKey, e.TraceID, e.CausationID, e.Supersedes = r.biz.string, r.trace.string, r.causation.string, r.supersedes.string
+	e.Topic, e.Version, e.ContentType, e.Payload = r.topic.string, int(r.version.Int32), r.contentType.string, r.payload.bytes
+	e.OccurredAt, e.AppendedAt, e.NotBefore = instant(r.occurredAt), instant(r.appendedAt), instant(r.notBefore)
 	if e.BizKey == "" {
 		e.BizKey = e.AggregateID
 	}
@@ -67,8 +68,8 @@ func (r *eventRow) row() (relay.Row, int) {
 		e.OccurredAt = e.AppendedAt
 	}
 	row := relay.Row{ID: r.id.Int64, Event: e}
-	if len(r.headers) > 0 {
-		if err := json.Unmarshal(r.headers, &e.Headers); err != nil {
+	if len(r.headers.bytes) > 0 {
+		if err := json.Unmarshal(r.headers.bytes, &e.Headers); err != nil {
 			row.Defect = "headers are not a JSON object of strings: " + err.Error()
 		}
 	}
@@ -85,7 +86,7 @@ func (r *eventRow) row() (relay.Row, int) {
 			row.Defect = err.Error()
 		}
 	}
-	return row, len(r.headers) + len(r.payload)
+	return row, len(r.headers.bytes) + len(r.payload.bytes)
 }
 
 // instant reads a nullable column of time.

@@ -115,7 +115,6 @@ func (r *sideRow) row() (relay.Row, int) {
 	row, size := relay.Row{}, 0
 	if r.event.id.Valid {
 		row, size = r.event.row()
-		r.event.clear()
 	} else {
 		row.Gone = true
 		row.Event = &settle.Event{ID: r.eventID, Type: r.eventType, AggregateID: r.key, Topic: r.topic}
