@@ -1,0 +1,112 @@
+# MariaDB, Debian's; root installs it when there is none. Durable as in production (each commit and its binary log
+# reach the disk), with a binary log of rows that a replica can read.
+port=${SETTLE_MARIADB_PORT:-5621}
+
+# The server does not run as root.
+as_user() { if [ "$(id -u)" = 0 ]; then echo --user=mysql; fi; }
+
+install_server() {
+  if command -v mariadbd >/dev/null && command -v mariadb-install-db >/dev/null; then return; fi
+  if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+    say "MariaDB is not installed: no mariadbd and mariadb-install-db on the PATH"
+    exit 3
+  fi
+  say "installing MariaDB"
+  apt-get update -qq
+  # Debian's package would start a server of its own.
+  local policy=/usr/sbin/policy-rc.d made=
+  if [ ! -e $policy ]; then
+    printf '#!/bin/sh\nexit 101\n' >$policy
+    chmod +x $policy
+    made=1
+  fi
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends mariadb-server >/dev/null
+  if [ -n "$made" ]; then rm $policy; fi
+}
+
+service_up() {
+  install_server
+  if [ ! -f "$dir/password" ]; then
+    make_data
+  fi
+  service_start
+}
+
+# make_data writes the password last: with it the data is whole. The socket is for the first words only.
+make_data() {
+  rm -rf "$dir"
+  mkdir -p "$dir/data"
+  (umask 077; od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >"$dir/password.new")
+  cat >"$dir/my.cnf" <<CONF
+[mariadbd]
+datadir = $dir/data
+socket = $dir/socket
+pid-file = $dir/pid
+log-error = $dir/log
+bind-address = 127.0.0.1
+port = $port
+skip-name-resolve
+character-set-server = utf8mb4
+collation-server = utf8mb4_bin
+innodb_buffer_pool_size = 256M
+innodb_flush_log_at_trx_commit = 1
+innodb_autoinc_lock_mode = 2
+sync_binlog = 1
+log-bin = $dir/data/bin
+binlog_format = ROW
+expire_logs_days = 1
+server-id = 1
+max_connections = 300
+max_allowed_packet = 64M
+CONF
+  cat >"$dir/init.sql" <<SQL
+CREATE USER IF NOT EXISTS settle@'127.0.0.1' IDENTIFIED BY '$(cat "$dir/password.new")';
+GRANT ALL ON *.* TO settle@'127.0.0.1' WITH GRANT OPTION;
+CREATE DATABASE IF NOT EXISTS settle;
+SQL
+  chmod 600 "$dir/init.sql"
+  if [ "$(id -u)" = 0 ]; then chown -R mysql "$dir"; fi
+  mariadb-install-db --defaults-file="$dir/my.cnf" $(as_user) --auth-root-authentication-method=normal --skip-test-db >"$dir/init.log" 2>&1 ||
+    { cat "$dir/init.log" >&2; exit 3; }
+  begin --init-file="$dir/init.sql"
+  service_stop
+  rm "$dir/init.sql"
+  mv "$dir/password.new" "$dir/password"
+}
+
+# begin returns when the server answers. A shell that waited for it would hold the lock of scripts/services.
+begin() {
+  rm -f "$dir/pid" "$dir/socket"
+  (exec setsid mariadbd --defaults-file="$dir/my.cnf" $(as_user) "$@" >>"$dir/out" 2>&1 </dev/null) &
+  for _ in $(seq 600); do
+    if mariadb-admin --no-defaults --socket="$dir/socket" ping >/dev/null 2>&1; then return; fi
+    if [ -z "$(jobs -r)" ]; then break; fi
+    sleep 0.05
+  done
+  tail -n 10 "$dir/log" >&2
+  exit 3
+}
+
+service_start() { begin; }
+
+service_stop() {
+  local pid
+  pid=$(service_pids)
+  if [ -z "$pid" ]; then return; fi
+  kill -TERM "$pid" 2>/dev/null || true
+  for _ in $(seq 600); do
+    if [ -z "$(service_pids)" ]; then return; fi
+    sleep 0.05
+  done
+  kill -KILL "$pid" 2>/dev/null || true
+}
+
+service_url() { echo "mysql://settle:$(cat "$dir/password")@127.0.0.1:$port/settle"; }
+service_log() { echo "$dir/log"; }
+
+service_pids() {
+  local pid
+  pid=$(cat "$dir/pid" 2>/dev/null) || return 0
+  # The file outlives a server that was killed, and its number may be another's by now.
+  if [ "$(readlink -f "/proc/$pid/cwd" 2>/dev/null)" = "$(readlink -f "$dir/data")" ]; then echo "$pid"; fi
+}
