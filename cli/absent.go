@@ -46,4 +46,12 @@ func (a absent) Resend(context.Context, govern.Act, ...string) ([]govern.Resent,
 	return nil, a.err
 }
 
+func (a absent) Standing(context.Context) (govern.Standing, error) {
+	return govern.Standing{}, a.err
+}
+
+func (a absent) Restart(context.Context, govern.Act, int64) (govern.Restart, error) {
+	return govern.Restart{}, a.err
+}
+
 func (a absent) Skip(context.Context, govern.Act, string) error { return a.err }

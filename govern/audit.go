@@ -19,7 +19,7 @@ type AuditEntry struct {
 	Seq      int64     `json:"seq"`
 	At       time.Time `json:"at"`
 	Actor    string    `json:"actor"`
-	Action   string    `json:"action"` // dlq.replay, dlq.compensate, dlq.discard, control.pause, control.resume, control.skip, outbox.resend
+	Action   string    `json:"action"` // dlq.replay, dlq.compensate, dlq.discard, control.pause, control.resume, control.skip, outbox.resend, outbox.restart
 	Target   string    `json:"target"` // group:event id, or what was paused
 	Reason   string    `json:"reason,omitempty"`
 	PrevHash string    `json:"prev_hash"`

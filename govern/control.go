@@ -27,4 +27,5 @@ type Store interface {
 	Audits
 	Controller
 	Resender
+	Restarter
 }

@@ -44,6 +44,9 @@ func (l *Log) Sweep(ctx context.Context, lease relay.Lease, limit int) (int, err
 		_, err := tx.Exec(ctx, tearRuns, now, torn, late)
 		return err
 	})
+	if err == nil {
+		err = l.s.snapshot(ctx, checkGeneration(ctx))
+	}
 	if err != nil {
 		return 0, fmt.Errorf("sweep gaps: %w", err)
 	}
@@ -55,6 +58,17 @@ func (l *Log) Sweep(ctx context.Context, lease relay.Lease, limit int) (int, err
 		l.sweepFrom = last
 	}
 	return int(listed), nil
+}
+
+// checkGeneration looks whether the table is still the one that the relay reads.
+func checkGeneration(ctx context.Context) func(tx pgx.Tx) error {
+	return func(tx pgx.Tx) error {
+		st, err := readPosition(ctx, tx)
+		if err != nil {
+			return err
+		}
+		return st.CheckGeneration()
+	}
 }
 
 const (

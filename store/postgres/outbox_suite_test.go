@@ -72,5 +72,9 @@ WHERE e.event_id = $1 AND v.id = e.id AND v.first_id <= e.id AND v.last_id >= e.
 			_, err := s.DB().ExecContext(ctx, "DELETE FROM t_outbox_event WHERE event_id = $1", eventID)
 			return err
 		},
+		Empty: func(ctx context.Context) error {
+			_, err := s.DB().ExecContext(ctx, "TRUNCATE t_outbox_event RESTART IDENTITY")
+			return err
+		},
 	}
 }

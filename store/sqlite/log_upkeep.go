@@ -32,10 +32,27 @@ func (l *Log) Sweep(ctx context.Context, lease relay.Lease, limit int) (int, err
 		_, err = tx.ExecContext(ctx, closeGaps)
 		return err
 	})
+	if err == nil {
+		err = l.checkGeneration(ctx)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("sweep gaps: %w", err)
 	}
 	return found, nil
+}
+
+// checkGeneration looks whether the table is still the one that the relay reads.
+func (l *Log) checkGeneration(ctx context.Context) error {
+	tx, err := l.s.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	st, err := readPosition(ctx, tx)
+	if err != nil {
+		return err
+	}
+	return st.CheckGeneration()
 }
 
 const (

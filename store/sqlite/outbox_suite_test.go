@@ -77,5 +77,9 @@ WHERE e.event_id = ? AND v.id = e.id AND v.first_id <= e.id AND v.last_id >= e.i
 			_, err := s.DB().ExecContext(ctx, "DELETE FROM t_outbox_event WHERE event_id = ?", eventID)
 			return err
 		},
+		Empty: func(ctx context.Context) error {
+			_, err := s.DB().ExecContext(ctx, "DELETE FROM t_outbox_event; DELETE FROM sqlite_sequence WHERE name = 't_outbox_event'")
+			return err
+		},
 	}
 }

@@ -39,6 +39,9 @@ type OutboxStore[Tx any] struct {
 	Insert func(ctx context.Context, id int64, e *settle.Event) error
 	// Vanish deletes an event's row behind the store's back.
 	Vanish func(ctx context.Context, eventID string) error
+	// Empty deletes all events behind the store's back, and lets ids begin at 1
+	// again.
+	Empty func(ctx context.Context) error
 }
 
 // OutboxCase is one rule of settle.Outbox or relay.Store.
@@ -50,7 +53,7 @@ type OutboxCase[Tx any] struct {
 
 // OutboxCases returns every rule. Each wants a database of its own.
 func OutboxCases[Tx any]() []OutboxCase[Tx] {
-	return slices.Concat(appendCases[Tx](), pollCases[Tx](), leaseCases[Tx](), commitCases[Tx](), parkCases[Tx](), sideCases[Tx](), upkeepCases[Tx](), statusCases[Tx](), resendCases[Tx]())
+	return slices.Concat(appendCases[Tx](), pollCases[Tx](), leaseCases[Tx](), commitCases[Tx](), parkCases[Tx](), sideCases[Tx](), upkeepCases[Tx](), statusCases[Tx](), resendCases[Tx](), restartCases[Tx]())
 }
 
 // RunOutbox checks every rule, each on a database that open makes and t cleans

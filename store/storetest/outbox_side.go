@@ -85,6 +85,9 @@ func (o *outbox[Tx]) late(e *settle.Event) int64 {
 	o.Helper()
 	r := o.appendKeys("ab")
 	id := r[1].ID + 5
+	if err := o.Insert(o.ctx, id+5, event("last", "l")); err != nil {
+		o.Fatalf("insert the row at the cursor: %v", err)
+	}
 	o.flush(id+5, relay.Flush{Cold: []int64{id, id + 1}})
 	o.sweep(0)
 	if err := o.Insert(o.ctx, id, e); err != nil {
