@@ -140,6 +140,24 @@ func (s *Server) Kill() { s.t.Helper(); s.services("kill", s.name) }
 // Start brings it back with its data, and returns when it answers.
 func (s *Server) Start() { s.t.Helper(); s.services("start", s.name) }
 
+// Pause stops it from running and answering until Resume.
+func (s *Server) Pause() { s.t.Helper(); s.services("pause", s.name) }
+
+// Resume lets it go on.
+func (s *Server) Resume() { s.t.Helper(); s.services("resume", s.name) }
+
+// Beside starts another service that works with this server, and returns its
+// URL.
+func (s *Server) Beside(name string) *url.URL {
+	s.t.Helper()
+	_, at, _ := strings.Cut(strings.TrimSpace(s.services("up", name)), " ")
+	u, err := url.Parse(at)
+	if err != nil {
+		s.t.Fatal("what scripts/services up prints can't be read")
+	}
+	return u
+}
+
 // Exec runs statements, each by itself.
 func (s *Server) Exec(queries ...string) {
 	s.t.Helper()

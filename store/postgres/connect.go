@@ -62,7 +62,7 @@ func (s *Store) openPools(ctx context.Context, base *pgxpool.Config, pooled bool
 		// waited for them, whatever the role's default is.
 		{&s.own, ownConns, map[string]string{isolation: readsCommitted}},
 		{&s.business, s.cfg.MaxConns, map[string]string{"idle_in_transaction_session_timeout": ms(business)}},
-		{&s.reading, s.cfg.MaxConns, map[string]string{"default_transaction_read_only": "on", "jit": "off", "statement_timeout": ms(business), "idle_in_transaction_session_timeout": ms(business)}},
+		{&s.reading, s.cfg.MaxConns, map[string]string{"jit": "off", "statement_timeout": ms(business), "idle_in_transaction_session_timeout": ms(business)}},
 	} {
 		c := base.Copy()
 		c.MaxConns, c.MinConns = int32(p.conns), 0
@@ -71,6 +71,9 @@ func (s *Store) openPools(ctx context.Context, base *pgxpool.Config, pooled bool
 			if _, given := c.ConnConfig.RuntimeParams[name]; !given && !pooled {
 				c.ConnConfig.RuntimeParams[name] = value
 			}
+		}
+		if p.pool == &s.reading && !pooled {
+			c.AfterConnect = onlyRead
 		}
 		pool, err := pgxpool.NewWithConfig(ctx, c)
 		if err != nil {
@@ -83,6 +86,13 @@ func (s *Store) openPools(ctx context.Context, base *pgxpool.Config, pooled bool
 		s.reader = readOnly(s.reading)
 	}
 	return nil
+}
+
+// onlyRead is said to a session that is there. Said before, it would hide which
+// of several hosts is the primary (target_session_attrs=read-write).
+func onlyRead(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, `SET default_transaction_read_only = on`)
+	return err
 }
 
 const (

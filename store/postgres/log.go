@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/settlemq/settle/relay"
 )
@@ -20,6 +21,7 @@ type Log struct {
 
 	mu   sync.Mutex
 	held holding
+	run  pgtype.Timestamptz // see serverRun
 	// rows and small are of the last page.
 	rows  int
 	small bool
@@ -88,7 +90,7 @@ SELECT NULL, NULL, NULL, NULL, ` + rowNames + ` FROM `
 
 	// A plan made for one list of holes costs more to make than to run, and
 	// compiling a statement (JIT) more than anything here.
-	pollSettings = `SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true), set_config('statement_timeout', $1, true)`
+	pollSettings = `SELECT pg_postmaster_start_time(), set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true), set_config('statement_timeout', $1, true)`
 )
 
 // Poll implements relay.Store.
@@ -110,7 +112,7 @@ func (l *Log) Poll(ctx context.Context, q relay.PollQuery) (relay.Page, error) {
 		query, args = pollWeighed, append(args, q.MaxBytes)
 	}
 	var b pgx.Batch
-	b.Queue(pollSettings, ms(l.s.cfg.StatementTimeout))
+	b.Queue(pollSettings, ms(l.s.cfg.StatementTimeout)).QueryRow(l.sameRun)
 	b.Queue(query, args...).Query(func(rows pgx.Rows) error { return readPage(rows, last, &room, &p) })
 	err := l.s.own.SendBatch(ctx, &b).Close()
 	l.read(len(p.Rows), err == nil && room.bytes >= q.MaxBytes/2)

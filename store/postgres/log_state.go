@@ -14,7 +14,7 @@ import (
 
 const (
 	newestCheckpoint = `SELECT number, readers::text FROM t_outbox_checkpoint WHERE lane = $1 ORDER BY epoch DESC, number DESC LIMIT 1`
-	presentEpoch     = `SELECT epoch FROM t_outbox_lease WHERE lane = $1`
+	presentEpoch     = `SELECT epoch, pg_postmaster_start_time() FROM t_outbox_lease WHERE lane = $1`
 	// The sequence tells of ids whose rows are gone, the table of ids that a
 	// program has chosen itself.
 	sideState = `SELECT EXISTS (SELECT 1 FROM t_outbox_extra), (SELECT min(due_at) FROM t_outbox_delayed),
@@ -40,13 +40,15 @@ func (l *Log) Load(ctx context.Context, lease relay.Lease) (relay.State, error) 
 	st := relay.State{CursorEvents: map[int64]string{}}
 	err := l.s.snapshot(ctx, func(tx pgx.Tx) error {
 		var epoch int64
-		err := tx.QueryRow(ctx, presentEpoch, lease.Lane).Scan(&epoch)
+		var run pgtype.Timestamptz
+		err := tx.QueryRow(ctx, presentEpoch, lease.Lane).Scan(&epoch, &run)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
 		if epoch != lease.Epoch {
 			return settle.ErrFenced
 		}
+		l.loadFrom(run)
 		if err := loadCheckpoint(ctx, tx, lease.Lane, &st); err != nil {
 			return err
 		}

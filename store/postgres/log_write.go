@@ -21,8 +21,10 @@ const (
 	// that it ends a transaction which is sent in one piece. It holds the lease
 	// for share: a takeover waits for the transaction, or the transaction sees
 	// the takeover. It stands last, so that a process which is stopped while it
-	// sends has not locked it yet.
-	fence = `SELECT 1 / (SELECT count(*) FROM (SELECT 1 FROM t_outbox_lease WHERE lane = $1 AND owner = $2 AND epoch = $3 AND NOT clean FOR SHARE) leader)`
+	// sends has not locked it yet. Nor does it let one commit that goes by what it
+	// has read of another run of a server.
+	fence = `SELECT 1 / (SELECT count(*) FROM (SELECT 1 FROM t_outbox_lease WHERE lane = $1 AND owner = $2 AND epoch = $3 AND NOT clean
+ AND coalesce(pg_postmaster_start_time() = $4, true) FOR SHARE) leader)`
 )
 
 // settings are the arguments of writeSettings: everything ends before half the
@@ -49,7 +51,7 @@ func (l *Log) send(ctx context.Context, lease relay.Lease, queue func(*pgx.Batch
 	var b pgx.Batch
 	b.Queue(writeSettings, l.settings()...)
 	queue(&b)
-	b.Queue(fence, lease.Lane, lease.Owner, leaderEpoch(lease))
+	b.Queue(fence, lease.Lane, lease.Owner, leaderEpoch(lease), l.serverRun())
 	err := l.s.own.SendBatch(ctx, &b).Close()
 	l.s.left(err)
 	return fenced(err)
@@ -65,7 +67,7 @@ func (l *Log) write(ctx context.Context, lease relay.Lease, f func(tx pgx.Tx) er
 		if err := f(tx); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, fence, lease.Lane, lease.Owner, leaderEpoch(lease))
+		_, err := tx.Exec(ctx, fence, lease.Lane, lease.Owner, leaderEpoch(lease), l.serverRun())
 		return err
 	})
 	l.s.left(err)
