@@ -16,6 +16,9 @@ const FromEnd int64 = -1
 // written by anybody else.
 var ErrLeads = errors.New("a relay leads this outbox")
 
+// ErrNotGiven means that no row has had, or could have had, the id to start at.
+var ErrNotGiven = errors.New("the id is not given yet")
+
 // Standing is where the relay of a service has come to, beside its outbox as it
 // is now.
 type Standing struct {
@@ -83,6 +86,6 @@ type Restarter interface {
 	// count as sent; FromEnd sends what is appended from now on. What waits beside
 	// the log is matched with the table by event id. It is audited in the same
 	// transaction; a.Reason is required. It is refused with ErrLeads while a
-	// lease runs, and with an error that says so for an id that is not yet given.
+	// lease runs, and with ErrNotGiven for an id above the next one.
 	Restart(ctx context.Context, a Act, from int64) (Restart, error)
 }

@@ -65,7 +65,7 @@ func (g *Governance) restart(ctx context.Context, d *deed, from int64) (govern.R
 	case from == govern.FromEnd:
 		from = st.MaxID + 1
 	case from < 1 || from > st.MaxID+1:
-		return r, fmt.Errorf("id %d is not given yet: the table has given ids up to %d", from, st.MaxID)
+		return r, fmt.Errorf("%w: it is %d, the table has given ids up to %d", govern.ErrNotGiven, from, st.MaxID)
 	}
 	r.From = from
 	if err := d.tx.QueryRow(ctx, countAround, from-1, "").Scan(&r.Passed, &r.Sent); err != nil {

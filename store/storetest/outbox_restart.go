@@ -124,8 +124,8 @@ func restartRefused[Tx any](t testing.TB, s OutboxStore[Tx]) {
 		}
 	}
 	for _, from := range []int64{0, -2, 4} {
-		if r, err := o.Governance.Restart(o.ctx, actor, from); err == nil {
-			t.Errorf("a restart from id %d of 2 gives %+v", from, r)
+		if r, err := o.Governance.Restart(o.ctx, actor, from); !errors.Is(err, govern.ErrNotGiven) {
+			t.Errorf("a restart from id %d of 2 gives %+v, %v", from, r, err)
 		}
 	}
 	if got := o.standing(); got.Epoch != o.lease.Epoch || got.Readers[0].Cursor != 2 {
