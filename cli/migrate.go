@@ -80,7 +80,7 @@ func classify(err error) error {
 		return &ExitError{Code: exit.Code, Err: err}
 	case errors.As(err, &wrong):
 		return usagef("--db: %w", err)
-	case errors.Is(err, migrate.ErrUndelivered), errors.Is(err, migrate.ErrNewerSchema), errors.Is(err, migrate.ErrOccupied):
+	case errors.Is(err, migrate.ErrUndelivered), errors.Is(err, migrate.ErrNewerSchema), errors.Is(err, migrate.ErrOccupied), errors.Is(err, migrate.ErrNotAdoptable):
 		return finding(err)
 	}
 	return unreachablef("%w", err)
@@ -89,16 +89,26 @@ func classify(err error) error {
 func (a *app) migrateCommand() *cobra.Command {
 	var (
 		of     schemas
+		as     adopting
 		dryRun bool
 	)
 	c := group("migrate", "Make the tables of a database, and bring them up to date", a.migrateStatusCommand(), a.migrateDownCommand())
 	c.Long = "Migrate makes the tables that producers, relays and consumers use, or brings them to the schema of this program.\n" +
 		"Only one process migrates a database at a time. --dry-run prints the SQL instead, for whoever may change the\n" +
-		"database: run by hand, it is the same migration."
+		"database: run by hand, it is the same migration.\n\n" +
+		"With --adopt an outbox table that was there before Settle is read as it stands: it prints what it finds and what it\n" +
+		"will do, and does it with --yes. Settle's own tables get a schema of their own, that of the URL's search_path or\n" +
+		"settle; nothing is created or altered in the schema of the table."
 	c.Use = "migrate --db URL"
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return usagef("unknown command %q; the commands of %s are %s, or none", args[0], c.CommandPath(), strings.Join(commandNames(c), ", "))
+		}
+		if err := as.check(c); err != nil {
+			return err
+		}
+		if as.adopt {
+			return a.adopt(c.Context(), &of, &as, dryRun)
 		}
 		return of.each(c.Context(), !dryRun, func(name string, s *migrate.Schema) error {
 			if dryRun {
@@ -112,6 +122,7 @@ func (a *app) migrateCommand() *cobra.Command {
 		})
 	}
 	of.flags(c)
+	as.flags(c)
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the SQL and change nothing")
 	return c
 }

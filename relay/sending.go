@@ -105,7 +105,7 @@ func (m *Machine) send(d *destination, items []item, trial bool) {
 	batch := make([]settle.Message, len(items))
 	for i := range items {
 		it := &items[i]
-		batch[i] = settle.Message{ID: it.row.MessageID, Event: it.row.Event, Epoch: m.lease.Epoch, Source: m.cfg.Name}
+		batch[i] = settle.Message{ID: it.row.MessageID, Event: it.row.Event, Epoch: m.lease.Epoch, Source: cmp.Or(it.row.Source, m.cfg.Name)}
 		if batch[i].ID == "" {
 			batch[i].ID = it.row.Event.ID
 		}

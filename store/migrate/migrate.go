@@ -20,6 +20,7 @@ type Dialect string
 const (
 	SQLite   Dialect = "sqlite3"
 	Postgres Dialect = "postgres"
+	MySQL    Dialect = "mysql"
 )
 
 // Table is where a database keeps the number of each migration it has seen.
@@ -94,16 +95,22 @@ func vacant(ctx context.Context, db *sql.DB, dialect Dialect) error {
 		return err
 	}
 	taken, err := hasTable(ctx, db, dialect, occupant)
-	if err == nil && taken {
-		err = ErrOccupied
+	switch {
+	case err != nil || !taken:
+		return err
+	case dialect == Postgres:
+		return fmt.Errorf("%w; settle migrate --adopt reads that table as it stands, from a schema of Settle's own", ErrOccupied)
 	}
-	return err
+	return ErrOccupied
 }
 
 func hasTable(ctx context.Context, db *sql.DB, dialect Dialect, name string) (found bool, err error) {
 	query := `SELECT count(*) > 0 FROM sqlite_master WHERE type = 'table' AND name = '` + name + `'`
-	if dialect == Postgres {
-		query = `SELECT to_regclass('` + name + `') IS NOT NULL`
+	switch dialect {
+	case MySQL:
+		query = `SELECT count(*) > 0 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = '` + name + `'`
+	case Postgres:
+		query = `SELECT to_regclass(format('%I.` + name + `', coalesce(current_schema(), ''))) IS NOT NULL`
 	}
 	if err := db.QueryRowContext(ctx, query).Scan(&found); err != nil {
 		return false, fmt.Errorf("look for table %s: %w", name, err)

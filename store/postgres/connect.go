@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 	"time"
 
@@ -126,7 +125,13 @@ func (s *Store) setUp(ctx context.Context, cfg *pgx.ConnConfig, schema string) (
 	if err := makeSchema(ctx, conn, current, schema); err != nil {
 		return pooled, err
 	}
-	return pooled, s.migrate(ctx, conn, cfg)
+	if err := s.migrate(ctx, conn, cfg); err != nil {
+		return pooled, err
+	}
+	if s.adopted, err = loadAdoption(ctx, conn); err == nil && s.adopted != nil {
+		s.project, s.status = newProjection(s.adopted), newStatusSweep(s.adopted)
+	}
+	return pooled, err
 }
 
 // look asks the server what it is, whether a pooler stands before it, and which
@@ -205,7 +210,7 @@ func (s *Store) migrate(ctx context.Context, conn *pgx.Conn, cfg *pgx.ConnConfig
 }
 
 func migrateWith(ctx context.Context, db *sql.DB, existing bool) error {
-	files, err := fs.Sub(migrations, "migrations")
+	files, err := presentLayout(ctx, db)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func (x *examination) schemaVersion(ctx context.Context) (diagnosis, error) {
 	if r, err := x.noSchema(ctx); r.found != "" || err != nil {
 		return r, err
 	}
-	things, err := wantedThings()
+	things, err := x.wanted(ctx)
 	if err != nil {
 		return diagnosis{}, err
 	}
@@ -98,7 +98,7 @@ func (x *examination) presentVersion(ctx context.Context) (version int64, err er
 // expected are the things that the present version should have. Of an outbox
 // that was there before Settle only what every outbox has is expected.
 func (x *examination) expected(ctx context.Context, kinds ...string) ([]wanted, error) {
-	things, err := wantedThings()
+	things, err := x.wanted(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -231,4 +231,17 @@ func (p *problems) diagnosis(verdict doctor.Verdict, good string, args ...any) d
 		return sound(good, args...)
 	}
 	return diagnosis{verdict, strings.Join(p.found, "; "), strings.Join(slices.Compact(p.fixes), "; ")}
+}
+
+// wanted is what a schema of this layout has.
+func (x *examination) wanted(ctx context.Context) ([]wanted, error) {
+	var adopted bool
+	if err := x.conn.QueryRow(ctx, readsAdopted).Scan(&adopted); err != nil {
+		return nil, err
+	}
+	files, err := layout(adopted)
+	if err != nil {
+		return nil, err
+	}
+	return wantedThings(files)
 }

@@ -30,25 +30,29 @@ type wanted struct {
 
 // wantedThings reads from the migrations what a schema of this program has, so
 // that there is no second list of it.
-func wantedThings() (all []wanted, err error) {
-	files, err := fs.Glob(migrations, "migrations/*.sql")
+func wantedThings(migrations fs.FS) (all []wanted, err error) {
+	files, err := fs.Glob(migrations, "*.sql")
 	if err != nil {
 		return nil, err
 	}
 	slices.Sort(files)
 	for _, file := range files {
-		number, _, _ := strings.Cut(strings.TrimPrefix(file, "migrations/"), "_")
+		number, _, _ := strings.Cut(file, "_")
 		since, err := strconv.ParseInt(number, 10, 64)
 		if err != nil {
 			return nil, err
 		}
-		b, err := migrations.ReadFile(file)
+		b, err := fs.ReadFile(migrations, file)
 		if err != nil {
 			return nil, err
 		}
 		up, _, _ := strings.Cut(string(b), "-- +goose Down")
 		for _, w := range wantedOf(up) {
 			w.since = since
+			// A view or function that is made anew is wanted as it was made last.
+			all = slices.DeleteFunc(all, func(v wanted) bool {
+				return v.kind == w.kind && v.name == w.name && (v.kind == wantView || v.kind == wantFunction)
+			})
 			all = append(all, w)
 		}
 	}
@@ -66,7 +70,7 @@ var (
 	lineComment = regexp.MustCompile(`--[^\n]*`)
 	spaces      = regexp.MustCompile(`\s+`)
 	makesTable  = regexp.MustCompile(`(?s)^CREATE TABLE (\w+) \((.*)\)`)
-	makesOther  = regexp.MustCompile(`(?s)^CREATE (?:UNIQUE )?(INDEX|VIEW|TRIGGER) (\w+)(?: .*?\bON (\w+))?`)
+	makesOther  = regexp.MustCompile(`(?s)^CREATE (?:OR REPLACE )?(?:UNIQUE )?(INDEX|VIEW|TRIGGER) (\w+)(?: .*?\bON (\w+))?`)
 	addsColumn  = regexp.MustCompile(`^ALTER TABLE (\w+) ADD COLUMN (.*)`)
 	ofColumn    = regexp.MustCompile(`^"?(\w+)"? +(\w+)`)
 	makesAsOne  = regexp.MustCompile(`(?s)-- \+goose StatementBegin\n(.*?)-- \+goose StatementEnd`)

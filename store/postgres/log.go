@@ -29,7 +29,7 @@ type Log struct {
 	turned turnedOwners
 	// Where the next Retain and Sweep begin to look, so that rows which must
 	// stay are not looked at again and again.
-	retainFrom, pruneFrom, sweepFrom int64
+	retainFrom, pruneFrom, sweepFrom, statusFrom int64
 }
 
 // holding is the lease that this Log has taken, and for how long it runs.
@@ -113,7 +113,7 @@ func (l *Log) Poll(ctx context.Context, q relay.PollQuery) (relay.Page, error) {
 	}
 	var b pgx.Batch
 	b.Queue(pollSettings, ms(l.s.cfg.StatementTimeout)).QueryRow(l.sameRun)
-	b.Queue(query, args...).Query(func(rows pgx.Rows) error { return readPage(rows, last, &room, &p) })
+	b.Queue(query, args...).Query(func(rows pgx.Rows) error { return readPage(rows, l.s.adopted, last, &room, &p) })
 	err := l.s.own.SendBatch(ctx, &b).Close()
 	l.read(len(p.Rows), err == nil && room.bytes >= q.MaxBytes/2)
 	if err != nil {
@@ -140,8 +140,8 @@ func (l *Log) read(rows int, small bool) {
 }
 
 // readPage reads a page, as large as the one before in all likelihood.
-func readPage(rows pgx.Rows, before int, room *budget, p *relay.Page) error {
-	var v pageRow
+func readPage(rows pgx.Rows, of *adoption, before int, room *budget, p *relay.Page) error {
+	v := pageRow{row: eventRow{of: of}}
 	into := append([]any{&v.epoch, &v.number, &v.controls, &v.notDurable}, v.row.into()...)
 	last := int64(0)
 	for rows.Next() {

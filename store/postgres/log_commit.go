@@ -21,6 +21,9 @@ func (l *Log) Commit(ctx context.Context, lease relay.Lease, f relay.Flush) erro
 		queueCheckpoint(b, lease, &f, now)
 		w := flushing{b: b, now: now.UTC()}
 		w.flush(&f)
+		if l.s.adopted != nil && l.s.adopted.Project {
+			l.s.project.queue(b, &f, now.UTC())
+		}
 	})
 	if err != nil {
 		return fmt.Errorf("commit checkpoint %d: %w", f.Checkpoint.Number, err)

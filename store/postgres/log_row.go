@@ -31,6 +31,8 @@ type pageRow struct {
 
 // eventRow is a row of settle_outbox_row, or what a left join has in its place.
 type eventRow struct {
+	// of is the adoption of the table that it stands in; nil for our own.
+	of *adoption
 	memory
 
 	id, seq                            pgtype.Int8
@@ -68,7 +70,9 @@ func (r *eventRow) row() (relay.Row, int) {
 		e.OccurredAt = e.AppendedAt
 	}
 	row := relay.Row{ID: r.id.Int64, Event: e}
-	if len(r.headers.bytes) > 0 {
+	if r.of != nil {
+		r.of.complete(e, &row, r.headers.bytes)
+	} else if len(r.headers.bytes) > 0 {
 		if err := json.Unmarshal(r.headers.bytes, &e.Headers); err != nil {
 			row.Defect = "headers are not a JSON object of strings: " + err.Error()
 		}

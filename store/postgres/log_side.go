@@ -24,7 +24,7 @@ WHERE t.due_at <= $1 AND t.destination <> ALL($2) ORDER BY t.due_at, t.id LIMIT 
 
 	sideExtra = `SELECT x.id, '', '', '', '', x.message_id, 0, 0::bigint, false, false, NULL::timestamptz, ` +
 		rowColumns + ` FROM t_outbox_extra x LEFT JOIN settle_outbox_row() e ON e.id = x.id
-WHERE coalesce(e.topic, '') <> ALL($1) ORDER BY x.id LIMIT $2`
+WHERE coalesce(e.topic, '') <> ALL($1) AND (e.readable OR e.id IS NULL OR x.message_id <> '') ORDER BY x.id LIMIT $2`
 
 	nextDelayed = `SELECT min(due_at) FROM t_outbox_delayed WHERE due_at > $1 AND destination <> ALL($2)`
 )
@@ -45,9 +45,9 @@ func (l *Log) Side(ctx context.Context, q relay.SideQuery) (relay.SidePage, erro
 		limit := q.MaxRows + 1
 		switch q.Side {
 		case relay.SideParked:
-			return readSide(ctx, tx, q, &p, sideParked, q.Destination, q.Key, limit)
+			return l.readSide(ctx, tx, q, &p, sideParked, q.Destination, q.Key, limit)
 		case relay.SideDelayed:
-			if err := readSide(ctx, tx, q, &p, sideDelayed, q.Now.UTC(), held, limit); err != nil || !p.Next.IsZero() {
+			if err := l.readSide(ctx, tx, q, &p, sideDelayed, q.Now.UTC(), held, limit); err != nil || !p.Next.IsZero() {
 				return err
 			}
 			var next pgtype.Timestamptz
@@ -55,7 +55,7 @@ func (l *Log) Side(ctx context.Context, q relay.SideQuery) (relay.SidePage, erro
 			p.Next = instant(next)
 			return err
 		default:
-			return readSide(ctx, tx, q, &p, sideExtra, held, limit)
+			return l.readSide(ctx, tx, q, &p, sideExtra, held, limit)
 		}
 	})
 	if err != nil {
@@ -71,13 +71,13 @@ const (
 
 // readSide reads through a cursor, a few rows at a time: a page of large rows
 // is not in memory before it is known to be too large.
-func readSide(ctx context.Context, tx pgx.Tx, q relay.SideQuery, p *relay.SidePage, query string, args ...any) error {
+func (l *Log) readSide(ctx context.Context, tx pgx.Tx, q relay.SideQuery, p *relay.SidePage, query string, args ...any) error {
 	if _, err := tx.Exec(ctx, openSide+query, args...); err != nil {
 		return err
 	}
 	room := budget{rows: q.MaxRows, bytes: q.MaxBytes}
 	for {
-		var v sideRow
+		v := sideRow{event: eventRow{of: l.s.adopted}}
 		read, done := 0, false
 		err := each(ctx, tx, v.into(), func() {
 			read++

@@ -35,9 +35,19 @@ INSERT INTO t_outbox_gap (first_id, last_id, recorded_at) SELECT lower(r.run), u
 // the statement's time-out.
 func (l *Log) Sweep(ctx context.Context, lease relay.Lease, limit int) (int, error) {
 	var listed, looked, last int64
-	var torn, late []int64
+	var torn, late, strays []int64
+	var again []string
 	err := l.write(ctx, lease, func(tx pgx.Tx) error {
 		now := l.s.now().UTC()
+		if l.s.adopted.sweepable() {
+			var err error
+			if err = l.projectNoted(ctx, tx, now, limit); err != nil {
+				return err
+			}
+			if strays, again, err = l.sweepStatus(ctx, tx, now, limit); err != nil {
+				return err
+			}
+		}
 		if err := tx.QueryRow(ctx, listLate, now, l.sweepFrom, limit, sweepRuns).Scan(&listed, &looked, &last, &torn, &late); err != nil || len(late) == 0 {
 			return err
 		}
@@ -46,6 +56,9 @@ func (l *Log) Sweep(ctx context.Context, lease relay.Lease, limit int) (int, err
 	})
 	if err == nil {
 		err = l.s.snapshot(ctx, checkGeneration(ctx))
+	}
+	if err == nil {
+		err = l.resend(ctx, again)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("sweep gaps: %w", err)
@@ -57,7 +70,7 @@ func (l *Log) Sweep(ctx context.Context, lease relay.Lease, limit int) (int, err
 	default:
 		l.sweepFrom = last
 	}
-	return int(listed), nil
+	return int(listed) + len(strays), nil
 }
 
 // checkGeneration looks whether the table is still the one that the relay reads.
@@ -89,6 +102,19 @@ DELETE FROM t_outbox_event e USING
  AND NOT EXISTS (SELECT 1 FROM t_outbox_delayed t WHERE t.id = e.id)
  AND NOT EXISTS (SELECT 1 FROM t_outbox_extra x WHERE x.id = e.id)
  FOR UPDATE OF e) done
+WHERE e.id = done.id`
+
+	// Of an adopted table only what is marked as sent goes, and nobody is waited for.
+	retainAdopted = `WITH reader AS MATERIALIZED (SELECT r.destination, r.cursor,
+  (SELECT coalesce(range_agg(int8range(o.first_id, o.last_id, '[]')), '{}') FROM v_outbox_open o WHERE o.destination = r.destination) AS open FROM v_outbox_reader r)
+DELETE FROM %[1]s e USING
+ (SELECT t.id FROM %[1]s t JOIN settle_outbox_row() e ON e.id = t.id LEFT JOIN reader m ON m.destination = '' LEFT JOIN reader o ON o.destination = e.topic AND o.destination <> ''
+ WHERE t.id > $2 AND t.id <= $3 AND e.appended_at < $1 AND e.id <= coalesce(o.cursor, m.cursor, 0) AND (NOT %[2]t OR e.status_now = 'SENT')
+ AND NOT e.id <@ coalesce(o.open, m.open, '{}')
+ AND NOT EXISTS (SELECT 1 FROM t_outbox_parked p WHERE p.id = e.id)
+ AND NOT EXISTS (SELECT 1 FROM t_outbox_delayed t WHERE t.id = e.id)
+ AND NOT EXISTS (SELECT 1 FROM t_outbox_extra x WHERE x.id = e.id)
+ FOR UPDATE OF t SKIP LOCKED) done
 WHERE e.id = done.id`
 
 	// Where no row is left and none is awaited, cold ids need not be told apart
@@ -141,7 +167,11 @@ func (l *Log) retain(ctx context.Context, tx pgx.Tx, before time.Time, limit int
 	if _, err := tx.Exec(ctx, keepRows); err != nil {
 		return 0, err
 	}
-	tag, err := tx.Exec(ctx, retainRows, before.UTC(), from, last)
+	query := retainRows
+	if a := l.s.adopted; a != nil {
+		query = fmt.Sprintf(retainAdopted, a.table(), a.Project)
+	}
+	tag, err := tx.Exec(ctx, query, before.UTC(), from, last)
 	if err != nil {
 		return 0, err
 	}

@@ -118,6 +118,9 @@ func (s *Store) append(ctx context.Context, tx appending, events []*settle.Event
 
 // prepare makes events ready to be stored. They are fresh when none had an id.
 func (s *Store) prepare(events []*settle.Event) (fresh bool, err error) {
+	if s.adopted != nil {
+		return false, fmt.Errorf("append %d events: the outbox of this schema is %s, whose columns are its owner's: insert into it", len(events), s.adopted.plainName())
+	}
 	now := s.now()
 	fresh = true
 	for _, e := range events {

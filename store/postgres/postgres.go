@@ -44,7 +44,13 @@ type Store struct {
 	db       *sql.DB
 	reader   *sql.DB
 	bell     *bell
-	appends  appendQueries
+	// adopted is the table of another owner that stands in for an outbox of our
+	// own; nil where there is one. What is written into it is in project, and
+	// what is looked for there in status.
+	adopted *adoption
+	project projection
+	status  statusSweep
+	appends appendQueries
 }
 
 // Open connects to the schema at url (postgres://user:password@host:port/name,

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -30,10 +29,6 @@ func openSchema(ctx context.Context, url string, create bool) (*migrate.Schema, 
 	if err != nil {
 		return nil, errURL
 	}
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return nil, err
-	}
 	cfg := base.ConnConfig
 	cfg.ConnectTimeout = Config{}.withDefaults().ConnectTimeout
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
@@ -45,11 +40,23 @@ func openSchema(ctx context.Context, url string, create bool) (*migrate.Schema, 
 	if err == nil && create {
 		err = makeSchema(ctx, conn, current, cfg.RuntimeParams["search_path"])
 	}
+	var adopted bool
+	if err == nil {
+		err = conn.QueryRow(ctx, readsAdopted).Scan(&adopted)
+	}
 	if err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))); err != nil {
 		return nil, err
 	}
+	files, err := layout(adopted)
+	if err != nil {
+		return nil, err
+	}
+	guard := guardUndelivered
+	if adopted {
+		guard = guardAdopted
+	}
 	source := migrate.Source{
-		Dialect: migrate.Postgres, Files: files, Guard: guardUndelivered, Close: func() error { return nil },
+		Dialect: migrate.Postgres, Files: files, Guard: guard, Close: func() error { return nil },
 		Lock: func(ctx context.Context) (func() error, error) { return lockMigrations(ctx, cfg) },
 	}
 	if create || current != "" {
@@ -92,6 +99,29 @@ func guardUndelivered(ctx context.Context, tx *sql.Tx) error {
 	}
 	if unsent+waiting > 0 {
 		return fmt.Errorf("%d events are not sent and %d wait to take effect: %w", unsent, waiting, migrate.ErrUndelivered)
+	}
+	return nil
+}
+
+const (
+	// Only tables of our own are locked: nobody else's program waits.
+	keepRelaysOut = `SET LOCAL lock_timeout = '10s'; LOCK TABLE t_outbox_checkpoint, t_outbox_extra, t_outbox_parked, t_outbox_delayed, t_outbox_projection, t_consume_retry IN ACCESS EXCLUSIVE MODE`
+
+	// What waits in the adopted table stays there for whoever sends it next; but
+	// what was sent and is not marked there would be sent once more.
+	countUnmarked = `SELECT (SELECT count(*) FROM t_outbox_projection p JOIN settle_outbox_row() e ON e.id = p.id), (SELECT count(*) FROM t_consume_retry)`
+)
+
+func guardAdopted(ctx context.Context, tx *sql.Tx) error {
+	if _, err := tx.ExecContext(ctx, keepRelaysOut); err != nil {
+		return fmt.Errorf("wait for those who write: %w", explain(err))
+	}
+	var unmarked, waiting int64
+	if err := tx.QueryRowContext(ctx, countUnmarked).Scan(&unmarked, &waiting); err != nil {
+		return fmt.Errorf("count what is not delivered: %w", explain(err))
+	}
+	if unmarked+waiting > 0 {
+		return fmt.Errorf("the status of %d rows is not written yet and %d events wait to take effect: %w", unmarked, waiting, migrate.ErrUndelivered)
 	}
 	return nil
 }

@@ -1,0 +1,126 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/settlemq/settle/store/migrate"
+)
+
+const (
+	idSource = `SELECT CASE WHEN a.attidentity <> '' THEN 'identity' ELSE 'sequence' END, s.seqincrement, s.seqcache
+FROM pg_attribute a JOIN pg_sequence s ON s.seqrelid = pg_get_serial_sequence($1, 'id')::regclass WHERE a.attrelid = to_regclass($1) AND a.attname = 'id'`
+	newestIDs = `SELECT id FROM (SELECT id FROM %s ORDER BY id DESC LIMIT 5000) newest ORDER BY id`
+	idIndex   = `SELECT EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+WHERE i.indrelid = to_regclass($1) AND i.indisvalid AND i.indpred IS NULL AND a.attname = 'id')`
+)
+
+// ids looks at where ids come from: the order per key rests on it.
+func (a *Adopt) ids(ctx context.Context, l *adoptLook) error {
+	table := l.adoption.table()
+	var indexed bool
+	if err := l.conn.QueryRow(ctx, idIndex, table).Scan(&indexed); err != nil {
+		return err
+	}
+	if !indexed {
+		l.refuse("no index begins with the id of %s; CREATE UNIQUE INDEX CONCURRENTLY ON %[1]s (id)", l.plan.Table)
+		return nil
+	}
+	var source string
+	increment, cache := int64(1), int64(1)
+	err := l.conn.QueryRow(ctx, idSource, table).Scan(&source, &increment, &cache)
+	if errors.Is(err, pgx.ErrNoRows) {
+		source, err = "given by the application", nil
+	}
+	if err != nil {
+		return err
+	}
+	rows, err := l.conn.Query(ctx, fmt.Sprintf(newestIDs, table))
+	if err != nil {
+		return err
+	}
+	newest, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return err
+	}
+	l.plan.IDs = source
+	if n := len(newest); n > 0 {
+		l.plan.HighestID = newest[n-1]
+		if newest[0] <= 0 {
+			l.refuse("%s has ids that are not above 0", l.plan.Table)
+		}
+	}
+	if block := blockSize(newest, increment, 1); block > 1 || cache > 1 {
+		l.plan.IDs += fmt.Sprintf(", in blocks of %d", max(block, cache))
+		l.note("ids are taken in blocks: rows are stored below the ids of earlier ones, so the order per key can't be promised (allocationSize = 1, or IDENTITY)")
+	}
+	return nil
+}
+
+const (
+	countWaiting = `SELECT count(*), count(*) FILTER (WHERE %s > clock_timestamp() + interval '10 s') FROM (SELECT * FROM %s e WHERE e.status IN (%s) LIMIT %d) e`
+	holders      = `SELECT coalesce(a.pid::text, 'prepared transaction'), coalesce(a.usename::text, ''), coalesce(a.application_name, ''), coalesce(extract(epoch FROM clock_timestamp() - a.xact_start)::bigint, 0)
+FROM pg_locks k LEFT JOIN pg_stat_activity a ON a.pid = k.pid
+WHERE k.locktype = 'relation' AND k.granted AND k.mode = 'RowExclusiveLock' AND k.pid IS DISTINCT FROM pg_backend_pid()
+AND k.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+AND k.relation IN (SELECT to_regclass($1)::oid UNION ALL SELECT relid::oid FROM pg_partition_tree(to_regclass($1))) ORDER BY a.xact_start LIMIT 20`
+	relaysOf = `SELECT pid::text, coalesce(usename::text, ''), coalesce(application_name, '') FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+AND query ~* ('\m' || $1 || '\M') AND (query ~* '\mskip\s+locked\M' OR query ~* '^\s*update\M') ORDER BY pid LIMIT 5`
+)
+
+func (a *Adopt) count(ctx context.Context, l *adoptLook) error {
+	d := l.adoption
+	due := "NULL::timestamptz"
+	if d.has("next_retry_time") {
+		due = "(" + d.zoned("next_retry_time") + ")"
+	}
+	var late int64
+	pending := fmt.Sprintf(countWaiting, due, d.table(), d.words(migrate.StatusPending), migrate.CountLimit)
+	if err := l.conn.QueryRow(ctx, pending).Scan(&l.plan.Send, &l.plan.Delayed); err != nil {
+		return err
+	}
+	retry := fmt.Sprintf(countWaiting, due, d.table(), d.words(migrate.StatusRetry), migrate.CountLimit)
+	if err := l.conn.QueryRow(ctx, retry).Scan(&l.plan.Retry, &late); err != nil {
+		return err
+	}
+	l.plan.Send += l.plan.Retry
+	for _, s := range l.plan.Statuses {
+		if s.Kind != migrate.StatusPending && s.Kind != migrate.StatusRetry {
+			l.plan.Leave += s.Rows
+		}
+		if s.Kind == migrate.StatusInFlight && s.Rows > 0 {
+			l.note("%d rows are %s: another relay has them in hand, or died with them; they are left until their status says that they wait", s.Rows, s.Word)
+		}
+	}
+	return nil
+}
+
+// others looks at who else works on the table now.
+func (a *Adopt) others(ctx context.Context, l *adoptLook) error {
+	rows, err := l.conn.Query(ctx, holders, l.adoption.table())
+	if err != nil {
+		return err
+	}
+	var pid, user, name string
+	var age int64
+	_, err = pgx.ForEachRow(rows, []any{&pid, &user, &name, &age}, func() error {
+		l.plan.Holders = append(l.plan.Holders, fmt.Sprintf("%s of %s %s, open for %d s", pid, user, name, age))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	rows, err = l.conn.Query(ctx, relaysOf, l.adoption.Name)
+	if err != nil {
+		return err
+	}
+	_, err = pgx.ForEachRow(rows, []any{&pid, &user, &name}, func() error {
+		l.note("process %s of %s %s may be a relay that works on the table: stop it before Settle's begins, or both send", pid, user, name)
+		return nil
+	})
+	return err
+}
