@@ -250,8 +250,8 @@ func discardConsume(ctx context.Context, d *deed, l *deadLetter) error {
 	b.Queue(discardLog, d.Reason, d.now, l.group, l.eventID)
 	if l.seq > 0 {
 		b.Queue(passSeq, l.seq, l.group, l.aggregate.AggregateType, l.aggregate.AggregateID)
-		promote(&b, l.group, l.aggregate.AggregateID, true, d.now)
+		promote(&b, l.group, l.aggregate.AggregateID, true, nil, d.now)
 	}
-	promote(&b, l.group, l.aggregate.AggregateID, false, d.now)
+	promote(&b, l.group, l.aggregate.AggregateID, false, nil, d.now)
 	return d.tx.SendBatch(ctx, &b).Close()
 }

@@ -193,6 +193,8 @@ func (l *leasing) change(ctx context.Context, tx pgx.Tx, surplus, lacking []int3
 const (
 	leavePartitions = `UPDATE t_consume_partition SET owner = '' WHERE consumer_group = $1 AND owner = $2`
 	leaveGroup      = `DELETE FROM settle_renewal WHERE name = $1 AND starts_with(scope, $2)`
+	leaveRetries    = `UPDATE t_consume_retry SET claimed_by = NULL, claimed_until = NULL
+WHERE consumer_group = $1 AND state = 'PARKED' AND next_at IS NOT NULL AND claimed_by = $2`
 )
 
 // Release implements settle.Inbox.
@@ -201,6 +203,7 @@ func (in *Inbox) Release(ctx context.Context, group, owner string) error {
 		var b pgx.Batch
 		b.Queue(leavePartitions, group, owner)
 		b.Queue(leaveGroup, owner, fmt.Sprintf("member %q ", group))
+		b.Queue(leaveRetries, group, in.s.member)
 		return tx.SendBatch(ctx, &b).Close()
 	})
 	if err != nil {

@@ -157,8 +157,9 @@ func (a *apply) distinctKeys() (keys []string, retried []bool) {
 	return keys, retried
 }
 
+// What another member was given since is his.
 const readRetries = `SELECT id, event_id, state = 'DEAD', blocking, replays, gap_since, coalesce(compensate, '') FROM t_consume_retry
-WHERE consumer_group = $1 AND id = ANY($2)`
+WHERE consumer_group = $1 AND id = ANY($2) AND (claimed_by IS NULL OR claimed_by = $3)`
 
 func (a *apply) queueRetries(b *pgx.Batch, f *consumelog.Facts) {
 	var ids []int64
@@ -170,7 +171,7 @@ func (a *apply) queueRetries(b *pgx.Batch, f *consumelog.Facts) {
 	if len(ids) == 0 {
 		return
 	}
-	b.Queue(readRetries, a.w.Group, ids).Query(func(rows pgx.Rows) error {
+	b.Queue(readRetries, a.w.Group, ids, a.in.s.member).Query(func(rows pgx.Rows) error {
 		var id int64
 		var gap pgtype.Timestamptz
 		var r consumelog.RetryRow

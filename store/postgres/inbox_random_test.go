@@ -101,6 +101,9 @@ func (h *history) play(ctx context.Context, other *postgres.Store) {
 	}
 	stop.Store(true)
 	wg.Wait()
+	if err := other.Inbox().Release(ctx, h.name, "rival"); err != nil { // what it has been given and not done
+		h.Fatal(err)
+	}
 	h.calm = true
 	for range 200 {
 		h.repair(ctx)

@@ -20,7 +20,8 @@ VALUES (coalesce($1::bigint, nextval(pg_get_serial_sequence('t_consume_retry', '
 ON CONFLICT (consumer_group, event_id) DO NOTHING`
 
 const updateRetry = `UPDATE t_consume_retry SET state = $1, attempts = coalesce($2, attempts), next_at = $3,
-class = coalesce($4, class), cause = coalesce($5, cause), gap_since = coalesce($6, gap_since) WHERE id = $7`
+class = coalesce($4, class), cause = coalesce($5, cause), gap_since = coalesce($6, gap_since),
+claimed_by = CASE $1 WHEN 'PARKED' THEN $8 END, claimed_until = $9 WHERE id = $7`
 
 // store writes the item's row of the retry store.
 func (a *apply) store(it *consumelog.Item, s *consumelog.Step) error {
@@ -76,7 +77,7 @@ func (a *apply) restore(at *consumelog.Place, it *consumelog.Item, state string,
 		c, text := string(at.Class), clean(at.Cause)
 		class, cause = &c, &text
 	}
-	a.later.Queue(updateRetry, state, attempts, a.next(it, at), class, cause, a.gap(at), it.RetryID)
+	a.later.Queue(updateRetry, state, attempts, a.next(it, at), class, cause, a.gap(at), it.RetryID, a.in.s.member, a.now.Add(claimTime))
 }
 
 // gap is when a gap was first seen, if it is now.
@@ -114,20 +115,21 @@ func topicOf(it *consumelog.Item) string {
 }
 
 const (
-	promoteFirst = `UPDATE t_consume_retry SET next_at = ` + databaseNow + ` WHERE id = (
+	promoteFirst = `UPDATE t_consume_retry SET next_at = ` + databaseNow + `, claimed_by = $4, claimed_until = ` + databaseNow + ` + $5::bigint * interval '1 microsecond' WHERE id = (
   SELECT id FROM t_consume_retry WHERE consumer_group = $2 AND aggregate_id = $3 AND blocking ORDER BY `
 	promoteByID  = promoteFirst + `id LIMIT 1) AND state = 'PARKED' AND next_at IS NULL`
 	promoteBySeq = promoteFirst + `aggregate_seq, id LIMIT 1) AND state = 'PARKED' AND (next_at IS NULL OR gap_since IS NOT NULL)`
 )
 
 // promote makes the first row that holds the key due, after the one before it
-// has gone.
-func promote(b *pgx.Batch, group, key string, bySeq bool, now any) {
+// has gone: to the member that has dealt with that, which has what follows in
+// hand; to any where member is nil.
+func promote(b *pgx.Batch, group, key string, bySeq bool, member *string, now any) {
 	query := promoteByID
 	if bySeq {
 		query = promoteBySeq
 	}
-	b.Queue(query, now, group, key)
+	b.Queue(query, now, group, key, member, claimTime.Microseconds())
 }
 
 // letterDue is how long a person has to decide about a dead letter.

@@ -276,7 +276,7 @@ func (a *apply) finish(db context.Context, moves []consumelog.SeqMove) error {
 		a.later.Queue(writeSeq, a.w.Group, clean(m.AggregateType), fit(m.AggregateID), m.Last)
 	}
 	for _, key := range a.keys {
-		promote(&a.later, a.w.Group, key, a.w.OrderedBySeq, a.in.s.clock())
+		promote(&a.later, a.w.Group, key, a.w.OrderedBySeq, &a.in.s.member, a.in.s.clock())
 	}
 	if a.how == together {
 		for _, m := range a.w.Floors {

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/settlemq/settle"
 )
 
 //go:embed migrations/*.sql
@@ -34,8 +36,10 @@ var ErrForeign = errors.New("it holds no events of Settle; it was left as it is"
 type Store struct {
 	cfg     Config
 	service string
-	now     func() time.Time
-	crash   func(point string)
+	// member names this Store among those of all processes that consume.
+	member string
+	now    func() time.Time
+	crash  func(point string)
 	// The relay and leases have connections of their own: a business that has
 	// taken all of its own must not stop them.
 	own      *pgxpool.Pool
@@ -64,7 +68,7 @@ type Store struct {
 // error shows the password.
 func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 	s := &Store{cfg: cfg.withDefaults(), now: time.Now, bell: newBell(), appends: newAppendQueries()}
-	s.crash = s.cfg.Crash
+	s.crash, s.member = s.cfg.Crash, settle.NewID()
 	if cfg.Clock != nil {
 		s.now = cfg.Clock
 	}
