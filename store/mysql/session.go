@@ -1,0 +1,156 @@
+package mysql
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+)
+
+var errURL = errors.New("the URL can't be read; it is mysql://user:password@host:port/name, with ?tls=true or ?tls=true&tls_ca=/path to encrypt")
+
+// parseURL makes the driver's settings of a URL.
+func parseURL(raw string) (*driver.Config, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "mysql" && u.Scheme != "mariadb" || u.Hostname() == "" || len(u.Path) < 2 {
+		return nil, errURL
+	}
+	cfg := driver.NewConfig()
+	cfg.Net, cfg.Addr, cfg.DBName = "tcp", u.Host, u.Path[1:]
+	if u.Port() == "" {
+		cfg.Addr += ":3306"
+	}
+	cfg.User = u.User.Username()
+	cfg.Passwd, _ = u.User.Password()
+	cfg.ParseTime, cfg.InterpolateParams, cfg.MaxAllowedPacket = true, true, 0
+	cfg.Logger = &driver.NopLogger{}
+	// A matched row counts, whether or not it had the new value before.
+	cfg.ClientFoundRows = true
+	for name := range u.Query() {
+		if name != "tls" && name != "tls_ca" {
+			return nil, fmt.Errorf("the URL's setting %q is not known; there are tls and tls_ca", name)
+		}
+	}
+	return cfg, encrypt(cfg, u)
+}
+
+// encrypt reads tls=true, tls=skip-verify, tls=preferred or tls=false.
+func encrypt(cfg *driver.Config, u *url.URL) error {
+	cfg.TLSConfig = u.Query().Get("tls")
+	ca := u.Query().Get("tls_ca")
+	if ca == "" {
+		return nil
+	}
+	if cfg.TLSConfig != "true" {
+		return errors.New("the URL has tls_ca, which goes with tls=true")
+	}
+	pem, err := os.ReadFile(ca)
+	if err != nil {
+		return fmt.Errorf("read tls_ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return fmt.Errorf("read tls_ca: %s holds no certificate", ca)
+	}
+	cfg.TLSConfig, cfg.TLS = "", &tls.Config{RootCAs: pool, ServerName: u.Hostname(), MinVersion: tls.VersionTLS12}
+	return nil
+}
+
+// server is what is known of the server.
+type server struct {
+	version string
+	mariadb bool
+	// exact is the collation that compares byte by byte.
+	exact string
+}
+
+const whoAreYou = `SELECT VERSION(), @@global.read_only`
+
+// Versions with everything that is used here.
+const (
+	oldestMySQL   = "8.0.16"
+	oldestMariaDB = "10.6.0"
+)
+
+// look asks the server what it is.
+func look(ctx context.Context, db *sql.DB) (server, error) {
+	var s server
+	var readOnly bool
+	if err := db.QueryRowContext(ctx, whoAreYou).Scan(&s.version, &readOnly); err != nil {
+		return s, err
+	}
+	s.mariadb = strings.Contains(s.version, "MariaDB")
+	kind, oldest := "MySQL", oldestMySQL
+	s.exact = "utf8mb4_0900_bin"
+	if s.mariadb {
+		kind, oldest, s.exact = "MariaDB", oldestMariaDB, "utf8mb4_nopad_bin"
+	}
+	switch {
+	case older(s.version, oldest):
+		return s, fmt.Errorf("the server is %s %s; want %s or newer", kind, s.version, oldest)
+	case readOnly:
+		return s, errors.New("the server is a read-only replica; give the URL of the primary")
+	}
+	return s, nil
+}
+
+// older compares the numbers that versions begin with.
+func older(version, than string) bool {
+	is, _, _ := strings.Cut(version, "-")
+	have, want := strings.Split(is, "."), strings.Split(than, ".")
+	for i := range want {
+		if i >= len(have) {
+			return true
+		}
+		h, err := strconv.Atoi(have[i])
+		w, wErr := strconv.Atoi(want[i])
+		if err != nil || wErr != nil || h != w {
+			return err == nil && h < w
+		}
+	}
+	return false
+}
+
+// strictly refuses what the server would otherwise cut or make up.
+const strictly = "'STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
+
+// session are the settings that every connection of a pool begins with. The
+// store's own are bounded: one whose process was stopped must not hold a lock
+// for longer than a lease.
+func (s *Store) session(own, readOnly bool) map[string]string {
+	set := map[string]string{"time_zone": "'+00:00'"}
+	isolation, only := "transaction_isolation", "transaction_read_only"
+	if s.server.mariadb {
+		isolation, only = "tx_isolation", "tx_read_only"
+	}
+	if readOnly {
+		set[only] = "1"
+	}
+	if !own {
+		return set
+	}
+	set[isolation] = "'READ-COMMITTED'"
+	set["sql_mode"] = strictly
+	set["innodb_lock_wait_timeout"] = seconds(s.cfg.LockTimeout)
+	set["wait_timeout"] = seconds(s.cfg.IdleTimeout)
+	if s.server.mariadb {
+		set["max_statement_time"] = seconds(s.cfg.StatementTimeout)
+	} else {
+		set["max_execution_time"] = strconv.FormatInt(s.cfg.StatementTimeout.Milliseconds(), 10)
+	}
+	return set
+}
+
+// seconds is how the server counts time: whole ones, at least one.
+func seconds(d time.Duration) string {
+	return strconv.FormatInt(int64(max(time.Second, d+time.Second-1)/time.Second), 10)
+}
