@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -206,4 +207,40 @@ func TestARestartIsRefusedWhileARelayLeads(t *testing.T) {
 			l.Errorf("restart prints\n%s", out)
 		}
 	})
+}
+
+func TestADatabaseRestoredFromOneMomentGoesOnByItselfAndSendsAgainWhatItHasNotSeenSent(t *testing.T) {
+	dir := t.TempDir()
+	l := lives{T: t, url: "sqlite://" + filepath.Join(dir, "order.db")}
+	open := func() {
+		var err error
+		if l.db, err = dial.Store(t.Context(), l.url, dial.StoreConfig{Service: "order"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closed := func() {
+		if err := l.db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open()
+	appendTo(t, l.db, "e1", "e2")
+	l.sent("e1", "e2")
+	appendTo(t, l.db, "e3")
+	closed()
+	backup, err := os.ReadFile(filepath.Join(dir, "order.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open()
+	appendTo(t, l.db, "e4")
+	l.sent("e3", "e4")
+	closed()
+	if err := os.WriteFile(filepath.Join(dir, "order.db"), backup, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open()
+	defer closed()
+	appendTo(t, l.db, "n4")
+	l.sent("e3", "n4")
 }

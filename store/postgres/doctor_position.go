@@ -55,7 +55,7 @@ func (x *examination) generation(ctx context.Context) (diagnosis, error) {
 	if err != nil {
 		return diagnosis{}, err
 	}
-	fix := "restore the table with all side tables from one moment; or, if what was sent before may be sent again, DELETE FROM t_outbox_checkpoint while no relay runs"
+	fix := "restore the table with all side tables from one moment; or decide where the relay goes on: settle outbox restart SERVICE shows what there is and the choices"
 	for _, r := range readers {
 		var highest int64
 		if err := x.conn.QueryRow(ctx, highestID).Scan(&highest); err != nil {

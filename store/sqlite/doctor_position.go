@@ -49,7 +49,7 @@ func (x *examination) generation(ctx context.Context) (diagnosis, error) {
 	if len(readers) == 0 {
 		return sound("no relay has been here"), nil
 	}
-	fix := "restore the whole file from one moment; or, if what was sent before may be sent again, DELETE FROM t_outbox_checkpoint while no relay runs"
+	fix := "restore the whole file from one moment; or decide where the relay goes on: settle outbox restart SERVICE shows what there is and the choices"
 	for _, r := range readers {
 		var highest int64
 		if err := x.db.QueryRowContext(ctx, highestID).Scan(&highest); err != nil {
