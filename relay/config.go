@@ -64,9 +64,10 @@ type Config struct {
 	// keys; at the bound reading stops. Default to 100,000 each.
 	MaxHoles, MaxParkedKeys int
 	// SuspectAfter is how many leaders in a row must have died before what was
-	// in doubt is tried alone. Defaults to 2.
+	// in doubt is tried by itself: a batch at a time, and after each further
+	// death half as many. Defaults to 2.
 	SuspectAfter int
-	// CrashAttempts is how many recorded tries that nobody survived make a
+	// CrashAttempts is how many recorded tries alone that nobody survived make a
 	// suspect a dead letter. Defaults to 3.
 	CrashAttempts int
 

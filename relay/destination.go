@@ -50,7 +50,7 @@ type flight struct {
 	batch int64 // 0: none
 	life  int64
 	items []item
-	trial bool // one suspect, alone
+	trial bool // suspects, and nothing else is in flight
 }
 
 // destination is a topic: what waits for it, what is in flight to it, and what

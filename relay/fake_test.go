@@ -260,7 +260,7 @@ func (s *fakeStore) apply(f Flush) {
 	}
 	for _, a := range f.Attempts {
 		if p := s.findParked(a.Destination, a.ID); p != nil {
-			p.row.Attempts, p.row.Suspect, p.nextAt = a.Attempts, a.Suspect, a.NextAt
+			p.row.Attempts, p.row.Together, p.row.Suspect, p.nextAt = a.Attempts, a.Together, a.Suspect, a.NextAt
 		} else {
 			s.errorf("attempt of id %d, which is not parked", a.ID)
 		}

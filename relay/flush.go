@@ -128,12 +128,7 @@ func (m *Machine) committed(in Committed) {
 
 // settled goes on with a parked key whose rows are as the machine knows them.
 func (m *Machine) settled(d *destination, pk *parkedKey) {
-	if pk.head > m.flush.committed {
-		return
+	if pk.head <= m.flush.committed {
+		m.schedule(d, pk)
 	}
-	if pk.state == parkedTrial {
-		pk.state = parkedReady
-		return
-	}
-	m.schedule(d, pk)
 }

@@ -58,6 +58,9 @@ type Machine struct {
 	// A full disk refuses the lease, and answers every read.
 	leadFailures int
 
+	// ownTries outlive a load: the process has survived them.
+	ownTries ownTries
+
 	main    reader
 	dests   []*destination // by name
 	last    *destination   // what destination() found last
@@ -80,7 +83,7 @@ type Machine struct {
 
 // NewMachine returns a machine that has done nothing yet; feed it a Tick.
 func NewMachine(cfg Config) *Machine {
-	return &Machine{cfg: cfg.withDefaults()}
+	return &Machine{cfg: cfg.withDefaults(), ownTries: ownTries{}}
 }
 
 // Step takes one input at the time now and returns what is to be done. now

@@ -11,7 +11,7 @@ import (
 // Causes that a person reads beside a parked row.
 const (
 	causePaused  = "its key is paused"
-	causeSuspect = "it was in doubt when a process died; it is tried alone"
+	causeSuspect = "it was in doubt when a process died; it is tried among few, in the end alone"
 	causeUnknown = "the broker does not answer for this key while it answers for others"
 	causeGone    = "its outbox row is gone"
 	causeBehind  = "it waits behind a failed event of its key"
@@ -23,8 +23,7 @@ type parkedState int
 const (
 	parkedIdle    parkedState = iota // waits for its time
 	parkedReading                    // its rows are being read
-	parkedTrial                      // its head's next attempt is being written down
-	parkedReady                      // it is written: the head is tried when nothing else is in flight
+	parkedTrial                      // its first rows are suspects that are tried next
 	parkedSending                    // rows of it are in hand or in flight
 )
 
@@ -44,11 +43,10 @@ type parkedKey struct {
 	read   int64 // flush when the rows under way were asked for
 	inHand int
 	queued bool // it has an entry among the due
-	good   bool // its head was taken: read more than one row
+	good   bool // its head was taken, or may be tried with those behind it: read more than one row
 	rounds int  // pages drained in a row
 	// doubt is true for a key that was parked when several leaders died.
 	doubt bool
-	trial item
 }
 
 // failure is why a row is parked or dies.
@@ -61,10 +59,11 @@ type failure struct {
 }
 
 func (m *Machine) loadParked(keys []ParkedKey) {
+	m.ownTries.keep(keys)
 	for _, k := range keys {
 		d := m.destination(k.Destination)
 		pk := m.addKey(d, k.Key)
-		pk.due, pk.doubt = k.HeadDue, m.sus.on
+		pk.due, pk.doubt, pk.good = k.HeadDue, m.sus.on, m.sus.on
 		m.setDead(pk, k.HeadDead)
 		m.schedule(d, pk)
 	}
@@ -94,7 +93,7 @@ func (m *Machine) setDead(pk *parkedKey, dead bool) {
 // park blocks the row's key from this row on.
 func (m *Machine) park(d *destination, it *item, f failure) {
 	pk := m.addKey(d, it.key())
-	pk.due = f.at
+	pk.due, pk.good = f.at, f.suspect
 	m.addPark(d, it, f)
 	m.touch(d, pk)
 	if f.dead {
@@ -259,21 +258,31 @@ func (m *Machine) schedule(d *destination, pk *parkedKey) {
 	}
 }
 
-// nextDue returns the key of d whose head may be tried now.
-func (m *Machine) nextDue(d *destination) *parkedKey {
+// dueKey returns the key of d whose head may be tried now, the first of them.
+func (m *Machine) dueKey(d *destination) *parkedKey {
 	for len(d.due) > 0 && m.reached(d.due[0].at) {
-		pk := heap.Pop(&d.due).(dueKey).pk
-		pk.queued = false
-		switch {
-		case d.keys[pk.key] != pk || pk.state != parkedIdle || pk.dead || m.keyPaused(pk.key) || pk.head > m.flush.committed:
-			// It is gone, busy or blocked; what changes that schedules it again.
-		case m.now.Before(pk.due):
-			m.schedule(d, pk)
-		default:
+		pk := d.due[0].pk
+		gone := d.keys[pk.key] != pk || pk.state != parkedIdle || pk.dead || m.keyPaused(pk.key) || pk.head > m.flush.committed
+		if !gone && !m.now.Before(pk.due) {
 			return pk
+		}
+		heap.Pop(&d.due)
+		pk.queued = false
+		if !gone { // else it is busy or blocked, or no more; what changes that schedules it again
+			m.schedule(d, pk)
 		}
 	}
 	return nil
+}
+
+// nextDue takes that key from the due.
+func (m *Machine) nextDue(d *destination) *parkedKey {
+	pk := m.dueKey(d)
+	if pk != nil {
+		heap.Pop(&d.due)
+		pk.queued = false
+	}
+	return pk
 }
 
 // dueKey is a parked key's place in time; dueKeys a heap of them.

@@ -133,7 +133,7 @@ func (m *Machine) published(in Published) {
 		return
 	}
 	if f.trial {
-		m.sus.trial = touchedKey{}
+		m.survived(d, f.items, in.Receipts)
 	}
 	m.flush.Sent = slices.Grow(m.flush.Sent, len(f.items))
 	failed := 0
@@ -146,10 +146,6 @@ func (m *Machine) published(in Published) {
 	}
 	if failed == 0 {
 		d.answered()
-		return
-	}
-	if f.trial {
-		m.trialFailed(d, &f.items[0], receiptError(in.Receipts, 0))
 		return
 	}
 	m.settleFailures(d, f.items, in.Receipts, failed)

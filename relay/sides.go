@@ -133,13 +133,15 @@ func (m *Machine) readerOf(d *destination) *reader {
 }
 
 // queryParked asks for the rows of a key whose head is due: for the head alone
-// until it was taken once.
+// until it was taken once. While a trial is gathered it asks for keys that may
+// join it.
 func (m *Machine) queryParked() (SideQuery, bool) {
-	if m.sus.trial.pk != nil {
+	t := &m.sus.trial
+	if t.closed {
 		return SideQuery{}, false
 	}
 	for _, d := range m.dests {
-		if d.held || !m.reached(d.until) || len(d.drain) >= m.cfg.BatchRows {
+		if t.d != nil && t.d != d || d.held || !m.reached(d.until) || len(d.drain) >= m.cfg.BatchRows {
 			continue
 		}
 		pk := m.nextDue(d)
@@ -293,16 +295,14 @@ func (m *Machine) drainRow(d *destination, pk *parkedKey, row Row, head bool) bo
 		m.skip(d, &it)
 		m.touch(d, pk)
 		return true
-	case !head && (row.Gone || row.Defect != "" || row.Event == nil || row.Suspect):
+	case !head && (row.Gone || row.Defect != "" || row.Event == nil || row.Suspect != (pk.state == parkedTrial)):
 		return false
 	case row.Gone:
 		f.class, f.cause = settle.ClassRowDeleted, causeGone
 	case row.Defect != "" || row.Event == nil:
 		f.class, f.cause = settle.ClassInvalid, row.Defect
 	case row.Suspect || pk.doubt:
-		pk.doubt = false
-		m.tryAlone(d, pk, it)
-		return false
+		return m.joinTrial(d, pk, it, head)
 	default:
 		pk.inHand++
 		d.drain = append(d.drain, it)
@@ -315,6 +315,7 @@ func (m *Machine) drainRow(d *destination, pk *parkedKey, row Row, head bool) bo
 func (m *Machine) unpark(d *destination, pk *parkedKey) {
 	m.setDead(pk, false)
 	delete(d.keys, pk.key)
+	delete(m.ownTries, parkedName{d.name, pk.key})
 	m.parked--
 }
 

@@ -41,6 +41,7 @@ func (m *Machine) Stats(now time.Time) Stats {
 	s.Leading, s.Epoch = m.phase == leading, m.lease.Epoch
 	s.ParkedKeys, s.Cursor = m.parked, m.main.cursor
 	s.Holes = len(m.main.unseen)
+	s.Pending = len(m.sus.trial.items)
 	for _, d := range m.dests {
 		s.Pending += d.waiting() + len(d.flight.items)
 		if d.reader != nil {

@@ -163,8 +163,12 @@ type Row struct {
 	// Source is the producer's name where the table tells it, in place of
 	// Config.Name.
 	Source string
-	// Attempts made, for rows of side tables.
+	// Attempts made, for rows of side tables; of a suspect, tries alone that
+	// nobody is known to have survived.
 	Attempts int
+	// Together is how many suspects the last recorded try of this one had; see
+	// Attempt. 0 for one that has not been tried as a suspect.
+	Together int
 	// ParkNo orders parked rows of one key.
 	ParkNo int64
 	// Suspect rows were in doubt when a process died: their attempt is
@@ -283,6 +287,9 @@ type Attempt struct {
 	NextAt      time.Time
 	Class       settle.Class
 	Cause       string
+	// Together is how many rows are tried at once, this one included; 0 where
+	// the row is no suspect.
+	Together int
 	// Suspect is whether the row is one from now on: set before a try that may
 	// kill the process, cleared by an answer.
 	Suspect bool

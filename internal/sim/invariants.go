@@ -169,8 +169,11 @@ func (c *outboxChecker) death(d relay.Death) {
 		ok = d.Attempts >= c.w.RelayRetries
 	case settle.ClassInvalid:
 		ok = f.defective
-	case settle.ClassCrashLoop, settle.ClassSuspect:
-		ok = d.Attempts >= crashAttempts
+	case settle.ClassCrashLoop:
+		// Leaders may die of something else each time it is tried alone, but what
+		// it was tried with is no cause.
+		p := c.o.parkedRow(d.ID, d.Destination)
+		ok = d.Attempts >= crashAttempts && p != nil && len(p.alone) >= crashAttempts
 	case settle.ClassRowDeleted:
 		// Deleted by hand, or lost with the database after it was read.
 		ok = r.state == rowDeleted || r.state == rowRolled
@@ -179,6 +182,22 @@ func (c *outboxChecker) death(d relay.Death) {
 		c.w.fail("a dead letter has a cause", "row %d died as %s after %d attempts: %s", d.ID, d.Class, d.Attempts, d.Cause)
 	}
 	c.w.probes.hit("relay dead letter " + string(d.Class))
+}
+
+// published is called for each batch that a relay hands over: a suspect that is
+// in it goes with as many as are written down.
+func (c *outboxChecker) published(lane int, p relay.Publish) {
+	for i := range p.Messages {
+		m := &p.Messages[i]
+		row := c.o.parkedRow(c.o.byEvent[m.Event.ID].id, p.Destination)
+		if row == nil || !row.Suspect || row.by.lane != lane || row.by.epoch > m.Epoch { // a former leader does not know
+			continue
+		}
+		if row.by.epoch < m.Epoch || row.together != len(p.Messages) {
+			c.w.fail("a try is written down before it is made", "row %d (%s), which may kill, is tried among %d by epoch %d; written down are %d by epoch %d",
+				row.ID, m.Event.ID, len(p.Messages), m.Epoch, row.together, row.by.epoch)
+		}
+	}
 }
 
 // attempts checks that attempts are bounded.

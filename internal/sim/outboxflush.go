@@ -17,7 +17,7 @@ func (o *outboxModel) Commit(l relay.Lease, f relay.Flush) error {
 	if newest := o.lanes[l.Lane].newest(); newest.epoch == l.Epoch && f.Checkpoint.Number <= newest.Number {
 		return errNumber
 	}
-	o.writeSides(f)
+	o.writeSides(leader{l.Lane, l.Epoch}, f)
 	o.writeCheckpoint(l, f)
 	o.flush()
 	o.check.places()
@@ -38,17 +38,17 @@ func (o *outboxModel) writeCheckpoint(l relay.Lease, f relay.Flush) {
 	o.w.hist.note(o.w.Since(), o.name, "checkpoint", l.Lane, l.Epoch, c.Number, c.Readers)
 }
 
-func (o *outboxModel) writeSides(f relay.Flush) {
+func (o *outboxModel) writeSides(by leader, f relay.Flush) {
 	for _, s := range f.Sent {
 		o.leave(s.ID, s.Destination, s.From)
 		o.coordinates[s.ID] = s.At
 		o.check.acknowledged(s)
 	}
 	for _, p := range f.Park {
-		o.park(p)
+		o.park(by, p)
 	}
 	for _, a := range f.Attempts {
-		o.attempt(a)
+		o.attempt(by, a)
 	}
 	for _, d := range f.Dead {
 		o.die(d)
@@ -124,17 +124,17 @@ func (o *outboxModel) parkedRow(id int64, destination string) *parkedRow {
 	return nil
 }
 
-func (o *outboxModel) park(p relay.Park) {
+func (o *outboxModel) park(by leader, p relay.Park) {
 	o.leaveOther(p.ID, p.From)
 	if old := o.parkedRow(p.ID, p.Destination); old != nil {
 		if !o.row(p.ID).late {
 			o.w.fail("one place", "row %d is parked twice at %s", p.ID, p.Destination)
 		}
-		old.Park = p
+		old.Park, old.by = p, by
 		return
 	}
 	o.parkNo++
-	o.parked = append(o.parked, parkedRow{Park: p, no: o.parkNo})
+	o.parked = append(o.parked, parkedRow{Park: p, no: o.parkNo, by: by})
 	o.w.probes.hit("row parked")
 	if p.Suspect {
 		o.w.probes.hit("row parked as suspect")
@@ -151,15 +151,30 @@ func (o *outboxModel) leaveOther(id int64, from relay.Origin) {
 	}
 }
 
-func (o *outboxModel) attempt(a relay.Attempt) {
+func (o *outboxModel) attempt(by leader, a relay.Attempt) {
 	p := o.parkedRow(a.ID, a.Destination)
 	if p == nil {
 		return
 	}
-	p.Attempts, p.NextAt, p.Class, p.Cause, p.Suspect = a.Attempts, a.NextAt, a.Class, a.Cause, a.Suspect
+	switch {
+	case !a.Suspect:
+		p.alone = nil
+	case a.Together == 1 && a.Attempts > p.Attempts && !slices.Contains(p.alone, by):
+		p.alone = append(p.alone, by)
+	case a.Attempts < p.Attempts:
+		p.alone = slices.DeleteFunc(p.alone, func(l leader) bool { return l == by })
+	}
 	if a.Suspect {
 		o.w.probes.hit("try written down before it is made")
 	}
+	if a.Together > 1 {
+		o.w.probes.hit("try written down for several together")
+	}
+	if a.Together > 0 && a.Together < p.together {
+		o.w.probes.hit("try written down among fewer than before")
+	}
+	p.Attempts, p.NextAt, p.Class, p.Cause, p.Suspect = a.Attempts, a.NextAt, a.Class, a.Cause, a.Suspect
+	p.together, p.by = a.Together, by
 	o.w.check.attempts("relay", o.row(a.ID).event.ID, a.Attempts)
 }
 

@@ -52,8 +52,19 @@ type storedCheckpoint struct {
 
 type parkedRow struct {
 	relay.Park
-	no   int64
-	dead bool
+	no       int64
+	dead     bool
+	together int
+	// alone are the leaders that wrote down that they would try it alone, and
+	// have not taken that back.
+	alone []leader
+	by    leader // who wrote it last
+}
+
+// leader is one term of a lane's leadership.
+type leader struct {
+	lane  int
+	epoch int64
 }
 
 type deadRow struct {

@@ -18,7 +18,7 @@ func (o *outboxModel) Side(lane *laneModel, q relay.SideQuery) relay.SidePage {
 			if r.Destination != q.Destination || r.Key != q.Key {
 				continue
 			}
-			if r.dead || !p.add(r.ID, relay.Row{Attempts: r.Attempts, ParkNo: r.no, MessageID: r.MessageID, Suspect: r.Suspect}) {
+			if r.dead || !p.add(r.ID, relay.Row{Attempts: r.Attempts, ParkNo: r.no, MessageID: r.MessageID, Together: r.together, Suspect: r.Suspect}) {
 				return p.SidePage
 			}
 		}
@@ -192,7 +192,7 @@ func (o *outboxModel) Replay(d *deadRow) {
 	o.w.probes.hit("relay dead letter replayed")
 	o.w.hist.note(o.w.Since(), "operator", "replays", d.ID)
 	d.open = false
-	p.dead, p.Attempts, p.NextAt = false, 0, o.w.dbNow()
+	p.dead, p.Attempts, p.alone, p.NextAt = false, 0, nil, o.w.dbNow()
 	p.Suspect = p.Suspect || p.Class == settle.ClassCrashLoop
 }
 

@@ -115,6 +115,8 @@ var Expected = []string{
 	"table made anew",
 	"topic took nothing",
 	"try written down before it is made",
+	"try written down among fewer than before",
+	"try written down for several together",
 	"visible row lost in a crash",
 	"work of a former owner refused",
 	"write of a former leader refused",

@@ -180,6 +180,7 @@ func (r *relayMember) exec(c relay.Command, asked time.Time) (in relay.Input, er
 func (r *relayMember) publish(c relay.Publish) {
 	w, life := r.w, r.life
 	w.hist.note(w.Since(), r.name, "publishes", c.Batch, c.Destination, len(c.Messages), c.Messages[0].Event.ID)
+	r.outbox.check.published(r.lane.Number, c)
 	for _, m := range c.Messages {
 		r.outbox.check.sends(r.lane, m.Event)
 		if f := w.fates[m.Event.ID]; f.kills && !f.cured {

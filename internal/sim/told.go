@@ -48,7 +48,7 @@ func flushed(f relay.Flush) string {
 		fmt.Fprintf(&b, " park %d of %s from %d as %s", p.ID, p.Key, p.From, p.Class)
 	}
 	for _, a := range f.Attempts {
-		fmt.Fprintf(&b, " attempt %d of %d as %s", a.Attempts, a.ID, a.Class)
+		fmt.Fprintf(&b, " attempt %d among %d of %d as %s", a.Attempts, a.Together, a.ID, a.Class)
 	}
 	for _, d := range f.Dead {
 		fmt.Fprintf(&b, " dead %d as %s unblock %v", d.ID, d.Class, d.Unblock)

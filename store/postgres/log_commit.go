@@ -193,10 +193,10 @@ func (w *flushing) park(p *relay.Park) {
 	w.b.Queue(addParked, p.Destination, p.Key, p.ID, p.EventID, p.EventType, p.MessageID, p.Attempts, timeOrNull(p.NextAt), string(p.Class), clean(p.Cause), p.Suspect, w.now)
 }
 
-const setAttempt = `UPDATE t_outbox_parked SET attempts = $1, next_at = $2, class = $3, cause = $4, suspect = $5 WHERE id = $6 AND destination = $7`
+const setAttempt = `UPDATE t_outbox_parked SET attempts = $1, next_at = $2, class = $3, cause = $4, suspect = $5, tried_together = $6 WHERE id = $7 AND destination = $8`
 
 func (w *flushing) attempt(a *relay.Attempt) {
-	w.b.Queue(setAttempt, a.Attempts, timeOrNull(a.NextAt), string(a.Class), clean(a.Cause), a.Suspect, a.ID, a.Destination)
+	w.b.Queue(setAttempt, a.Attempts, timeOrNull(a.NextAt), string(a.Class), clean(a.Cause), a.Suspect, a.Together, a.ID, a.Destination)
 }
 
 const (

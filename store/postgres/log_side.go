@@ -15,7 +15,7 @@ import (
 // by the side table, attempts, park number, suspect, dead, due time.
 const (
 	sideParked = `SELECT p.id, p.event_id, p.event_type, p.aggregate_id, p.destination, p.message_id, p.attempts, p.park_no, p.suspect, p.dead, NULL::timestamptz, ` +
-		rowColumns + ` FROM t_outbox_parked p LEFT JOIN settle_outbox_row() e ON e.id = p.id
+		rowColumns + `, p.tried_together FROM t_outbox_parked p LEFT JOIN settle_outbox_row() e ON e.id = p.id
 WHERE p.destination = $1 AND p.aggregate_id = $2 ORDER BY p.park_no LIMIT $3`
 
 	sideDelayed = `SELECT t.id, t.event_id, '', t.aggregate_id, t.destination, '', 0, 0::bigint, false, false, t.due_at, ` +
@@ -67,19 +67,31 @@ func (l *Log) Side(ctx context.Context, q relay.SideQuery) (relay.SidePage, erro
 const (
 	openSide  = `DECLARE side NO SCROLL CURSOR FOR `
 	fetchSide = `FETCH 32 FROM side`
+
+	// Parked rows have a column more: a statement that is prepared once has one shape.
+	openParked  = `DECLARE parked NO SCROLL CURSOR FOR `
+	fetchParked = `FETCH 32 FROM parked`
 )
 
 // readSide reads through a cursor, a few rows at a time: a page of large rows
 // is not in memory before it is known to be too large.
 func (l *Log) readSide(ctx context.Context, tx pgx.Tx, q relay.SideQuery, p *relay.SidePage, query string, args ...any) error {
-	if _, err := tx.Exec(ctx, openSide+query, args...); err != nil {
+	open, fetch := openSide, fetchSide
+	if q.Side == relay.SideParked {
+		open, fetch = openParked, fetchParked
+	}
+	if _, err := tx.Exec(ctx, open+query, args...); err != nil {
 		return err
 	}
 	room := budget{rows: q.MaxRows, bytes: q.MaxBytes}
 	for {
 		v := sideRow{event: eventRow{of: l.s.adopted}}
 		read, done := 0, false
-		err := each(ctx, tx, v.into(), func() {
+		into := v.into()
+		if q.Side == relay.SideParked {
+			into = append(into, &v.together)
+		}
+		err := each(ctx, tx, into, func() {
 			read++
 			if done = done || v.dead; done {
 				return
@@ -90,7 +102,7 @@ func (l *Log) readSide(ctx context.Context, tx pgx.Tx, q relay.SideQuery, p *rel
 				return
 			}
 			p.Rows = append(p.Rows, row)
-		}, fetchSide)
+		}, fetch)
 		if err != nil || done || read < sideRows {
 			return err
 		}
@@ -101,7 +113,7 @@ func (l *Log) readSide(ctx context.Context, tx pgx.Tx, q relay.SideQuery, p *rel
 type sideRow struct {
 	id, parkNo                                int64
 	eventID, eventType, key, topic, messageID string
-	attempts                                  int
+	attempts, together                        int
 	suspect, dead                             bool
 	due                                       pgtype.Timestamptz
 	event                                     eventRow
@@ -120,5 +132,6 @@ func (r *sideRow) row() (relay.Row, int) {
 		row.Event = &settle.Event{ID: r.eventID, Type: r.eventType, AggregateID: r.key, Topic: r.topic}
 	}
 	row.ID, row.MessageID, row.Attempts, row.ParkNo, row.Suspect = r.id, r.messageID, r.attempts, r.parkNo, r.suspect
+	row.Together = r.together
 	return row, size
 }

@@ -174,10 +174,10 @@ func (w *flushing) park(p *relay.Park) {
 	w.exec(addParked, p.Destination, p.Key, p.ID, p.EventID, p.EventType, p.MessageID, p.Attempts, micros(p.NextAt), string(p.Class), p.Cause, p.Suspect, w.now)
 }
 
-const setAttempt = `UPDATE t_outbox_parked SET attempts = ?, next_at = ?, class = ?, cause = ?, suspect = ? WHERE id = ? AND destination = ?`
+const setAttempt = `UPDATE t_outbox_parked SET attempts = ?, next_at = ?, class = ?, cause = ?, suspect = ?, tried_together = ? WHERE id = ? AND destination = ?`
 
 func (w *flushing) attempt(a *relay.Attempt) {
-	w.exec(setAttempt, a.Attempts, micros(a.NextAt), string(a.Class), a.Cause, a.Suspect, a.ID, a.Destination)
+	w.exec(setAttempt, a.Attempts, micros(a.NextAt), string(a.Class), a.Cause, a.Suspect, a.Together, a.ID, a.Destination)
 }
 
 const (

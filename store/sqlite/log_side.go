@@ -10,24 +10,25 @@ import (
 )
 
 // sideColumns stand before rowColumns: id, event id, type, key, topic and
-// message id by the side table, attempts, park number, suspect, dead, due time.
+// message id by the side table, attempts, park number, suspect, dead, due time,
+// how many were tried together.
 const (
-	sideParked = `SELECT p.id, p.event_id, p.event_type, p.aggregate_id, p.destination, p.message_id, p.attempts, p.park_no, p.suspect, p.dead, NULL, ` +
+	sideParked = `SELECT p.id, p.event_id, p.event_type, p.aggregate_id, p.destination, p.message_id, p.attempts, p.park_no, p.suspect, p.dead, NULL, p.tried_together, ` +
 		rowColumns + ` FROM t_outbox_parked p LEFT JOIN t_outbox_event e ON e.id = p.id
 WHERE p.destination = ? AND p.aggregate_id = ? ORDER BY p.park_no LIMIT ?`
 
-	sideDelayed = `SELECT t.id, t.event_id, '', t.aggregate_id, t.destination, '', 0, 0, 0, 0, t.due_at, ` +
+	sideDelayed = `SELECT t.id, t.event_id, '', t.aggregate_id, t.destination, '', 0, 0, 0, 0, t.due_at, 0, ` +
 		rowColumns + ` FROM t_outbox_delayed t LEFT JOIN t_outbox_event e ON e.id = t.id
 WHERE t.due_at <= ? AND t.destination NOT IN (SELECT value FROM json_each(?)) ORDER BY t.due_at, t.id LIMIT ?`
 
-	sideExtra = `SELECT x.id, '', '', '', '', x.message_id, 0, 0, 0, 0, NULL, ` +
+	sideExtra = `SELECT x.id, '', '', '', '', x.message_id, 0, 0, 0, 0, NULL, 0, ` +
 		rowColumns + ` FROM t_outbox_extra x LEFT JOIN t_outbox_event e ON e.id = x.id
 WHERE coalesce(e.topic, '') NOT IN (SELECT value FROM json_each(?)) ORDER BY x.id LIMIT ?`
 
 	nextDelayed = `SELECT min(due_at) FROM t_outbox_delayed WHERE due_at > ? AND destination NOT IN (SELECT value FROM json_each(?))`
 )
 
-const sideWidth = 11
+const sideWidth = 12
 
 // Side implements relay.Store. Of a parked key it returns nothing from its
 // first dead row on: those wait for a person.
@@ -79,5 +80,6 @@ func readSideRow(v []driver.Value) (relay.Row, int) {
 	}
 	row.ID = integer(v[0])
 	row.MessageID, row.Attempts, row.ParkNo, row.Suspect = textOf(v[5]), int(integer(v[6])), integer(v[7]), integer(v[8]) == 1
+	row.Together = int(integer(v[11]))
 	return row, size
 }

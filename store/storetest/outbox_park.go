@@ -15,6 +15,7 @@ func parkCases[Tx any]() []OutboxCase[Tx] {
 		{"a page of a parked key is bounded and says so", parkBounded[Tx]},
 		{"a key is free again when its last parked row is gone", unpark[Tx]},
 		{"an attempt moves the due time of the head", attemptMoves[Tx]},
+		{"with how many others a suspect was tried comes back", triedTogether[Tx]},
 		{"what is known of a parked row comes back", parkKeeps[Tx]},
 		{"a parked row whose event is gone is returned as gone", parkGone[Tx]},
 		{"a dead head holds its key and is a dead letter with its payload", deadHolds[Tx]},
@@ -119,6 +120,35 @@ func attemptMoves[Tx any](t testing.TB, s OutboxStore[Tx]) {
 	if row := o.parked("k", "a", "b")[0]; row.Attempts != 4 || !row.Suspect {
 		t.Errorf("the head has %d attempts and suspect is %v", row.Attempts, row.Suspect)
 	}
+}
+
+func triedTogether[Tx any](t testing.TB, s OutboxStore[Tx]) {
+	o := leading(t, s)
+	r := o.follow("a", "b", "c")
+	try := func(attempts, together int, suspect bool, rows ...relay.Row) {
+		var f relay.Flush
+		for _, row := range rows {
+			f.Attempts = append(f.Attempts, relay.Attempt{
+				ID: row.ID, Destination: settle.DefaultTopic, Attempts: attempts, Together: together, NextAt: o.Now(), Class: settle.ClassSuspect, Suspect: suspect,
+			})
+		}
+		o.flush(r[2].ID, f)
+	}
+	want := func(together ...int) {
+		t.Helper()
+		for i, row := range o.parked("k", "a", "b", "c") {
+			if row.Together != together[i] {
+				t.Errorf("row %d was tried with %d, want %d", i, row.Together, together[i])
+			}
+		}
+	}
+	want(0, 0, 0)
+	try(0, 2, true, r[0], r[1])
+	want(2, 2, 0)
+	try(1, 1, true, r[0])
+	want(1, 2, 0)
+	try(1, 0, false, r[0])
+	want(0, 2, 0)
 }
 
 func parkKeeps[Tx any](t testing.TB, s OutboxStore[Tx]) {

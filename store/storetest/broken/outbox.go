@@ -245,9 +245,14 @@ func brokenParks() map[string]breaking {
 				slices.SortFunc(p.Rows, func(a, b relay.Row) int { return cmp.Compare(a.ID, b.ID) })
 			}
 		}),
-		"a page of a parked key is bounded and says so":                                logged(func(b *brokenLog) { b.ask = func(q *relay.SideQuery) { q.MaxRows = 100 } }),
-		"a key is free again when its last parked row is gone":                         committed(stayBehind),
-		"an attempt moves the due time of the head":                                    committed(func(f *relay.Flush) { f.Attempts = nil }),
+		"a page of a parked key is bounded and says so":        logged(func(b *brokenLog) { b.ask = func(q *relay.SideQuery) { q.MaxRows = 100 } }),
+		"a key is free again when its last parked row is gone": committed(stayBehind),
+		"an attempt moves the due time of the head":            committed(func(f *relay.Flush) { f.Attempts = nil }),
+		"with how many others a suspect was tried comes back": committed(func(f *relay.Flush) {
+			for i := range f.Attempts {
+				f.Attempts[i].Together = 0
+			}
+		}),
 		"what is known of a parked row comes back":                                     committed(func(f *relay.Flush) { eachPark(f, func(p *relay.Park) { p.MessageID = "" }) }),
 		"a dead head holds its key and is a dead letter with its payload":              dying(func(d *relay.Death) { d.Unblock = true }),
 		"with pass a dead row lets those behind it go on":                              dying(func(d *relay.Death) { d.Unblock = false }),
