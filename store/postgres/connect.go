@@ -23,7 +23,7 @@ var errURL = errors.New("the URL can't be read; it is postgres://user:password@h
 func (s *Store) open(ctx context.Context, url string) error {
 	base, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return errURL
+		return wrongURL(err)
 	}
 	base.ConnConfig.ConnectTimeout = s.cfg.ConnectTimeout
 	schema := base.ConnConfig.RuntimeParams["search_path"]

@@ -69,7 +69,7 @@ func (d *Doctor) Durability(ctx context.Context) ([]doctor.Finding, error) {
 func (d *Doctor) examine(ctx context.Context, checks func(*examination) []check) ([]doctor.Finding, error) {
 	pool, err := pgxpool.ParseConfig(d.url)
 	if err != nil {
-		return nil, errURL
+		return nil, wrongURL(err)
 	}
 	cfg := pool.ConnConfig
 	cfg.ConnectTimeout = d.cfg.ConnectTimeout

@@ -43,14 +43,10 @@ func unreachable(err error, cfg *pgx.ConnConfig) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	}
-	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
-	cause := strings.TrimSpace(lines[len(lines)-1])
-	if _, behind, ok := strings.Cut(cause, "): "); ok { // the driver repeats whom it asked
-		cause = behind
-	}
+	cause := causeOf(err)
 	switch {
-	case strings.Contains(cause, "refused TLS"), strings.Contains(cause, "tls:"), strings.Contains(cause, "x509:"):
-		return why(cause, "make the server and the URL agree on TLS (sslmode, sslrootcert)")
+	case ofTLS(cause):
+		return why(cause, mendTLS)
 	case strings.Contains(cause, "connection refused"):
 		return why("nothing listens there", "start the server, or put the right host and port into the URL")
 	}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -65,13 +66,48 @@ func oneLine(err error) error {
 		return err
 	}
 	var e *pgconn.PgError
-	lines := strings.Split(strings.TrimSpace(c.Error()), "\n")
-	reason := strings.TrimSpace(lines[len(lines)-1])
+	reason := causeOf(c)
 	if errors.As(err, &e) {
 		reason = e.Message
 	}
+	if ofTLS(reason) {
+		reason += "; " + mendTLS
+	}
 	at := net.JoinHostPort(c.Config.Host, strconv.Itoa(int(c.Config.Port)))
 	return &connectError{text: fmt.Sprintf("connect to %s as %s, database %s: %s", at, c.Config.User, c.Config.Database, reason), err: err}
+}
+
+// causeOf is what the driver says of the last address, without whom it asked.
+func causeOf(err error) string {
+	var unknown x509.UnknownAuthorityError
+	var another x509.HostnameError
+	switch {
+	case errors.As(err, &unknown):
+		return "tls: the server's certificate is signed by nobody whom sslrootcert names"
+	case errors.As(err, &another):
+		return "tls: " + strings.TrimPrefix(another.Error(), "x509: ")
+	}
+	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	cause := strings.TrimSpace(lines[len(lines)-1])
+	if _, behind, ok := strings.Cut(cause, "): "); ok {
+		cause = behind
+	}
+	return cause
+}
+
+const mendTLS = "make the server and the URL agree on TLS (sslmode, sslrootcert)"
+
+func ofTLS(reason string) bool {
+	return strings.Contains(reason, "refused TLS") || strings.Contains(reason, "tls:") || strings.Contains(reason, "x509:")
+}
+
+// wrongURL says why a URL can't be used. What the driver says shows too much.
+func wrongURL(err error) error {
+	var p *pgconn.ParseConfigError
+	if errors.As(err, &p) && strings.Contains(err.Error(), "failed to configure TLS") {
+		return fmt.Errorf("sslmode, sslrootcert, sslcert or sslkey of the URL can't be used: %w", errors.Unwrap(p))
+	}
+	return errURL
 }
 
 type connectError struct {

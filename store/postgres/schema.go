@@ -27,7 +27,7 @@ func Schema(ctx context.Context, url string, create bool) (*migrate.Schema, erro
 func openSchema(ctx context.Context, url string, create bool) (*migrate.Schema, error) {
 	base, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, errURL
+		return nil, wrongURL(err)
 	}
 	cfg := base.ConnConfig
 	cfg.ConnectTimeout = Config{}.withDefaults().ConnectTimeout
