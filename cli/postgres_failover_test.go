@@ -12,6 +12,7 @@ import (
 // TestAServerThatIsKilledInMidWriteTakesNothingBackThatWasSent has writers whose
 // commits do not wait for the disk.
 func TestAServerThatIsKilledInMidWriteTakesNothingBackThatWasSent(t *testing.T) {
+	t.Parallel()
 	own := pgserver.Own(t)
 	l := relayOf(t, own.URL("cut"), 1)
 	l.session = "SET synchronous_commit = off"
@@ -35,6 +36,7 @@ func TestAServerThatIsKilledInMidWriteTakesNothingBackThatWasSent(t *testing.T) 
 }
 
 func TestASynchronousStandbyTakesOverWithAllThatWasAnswered(t *testing.T) {
+	t.Parallel()
 	primary, standby := pgserver.OwnPair(t)
 	primary.Exec("ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
 	primary.Await("SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')")
@@ -56,6 +58,7 @@ func TestASynchronousStandbyTakesOverWithAllThatWasAnswered(t *testing.T) {
 // TestAnAsynchronousStandbyThatLaggedLosesOnlyWhatTheDatabaseLost: ids are given
 // again, and the relay's position goes back with the rows.
 func TestAnAsynchronousStandbyThatLaggedLosesOnlyWhatTheDatabaseLost(t *testing.T) {
+	t.Parallel()
 	primary, standby := pgserver.OwnPair(t)
 	l := relayOf(t, either(t, primary.URL(""), standby.Host(), "pair"), 1)
 	l.under(4, func() {
@@ -82,9 +85,10 @@ func TestAnAsynchronousStandbyThatLaggedLosesOnlyWhatTheDatabaseLost(t *testing.
 }
 
 func TestAServerThatHangsOrLocksTheOutboxHoldsDeliveryUpAndNoLonger(t *testing.T) {
+	t.Parallel()
 	own := pgserver.Own(t)
 	l := relayOf(t, own.URL("hang"), 1)
-	hang := 3 * time.Second
+	hang := time.Second
 	if long() {
 		hang = 20 * time.Second
 	}

@@ -45,19 +45,28 @@ func relayOf(t *testing.T, at string, n int) *relayed {
 	t.Helper()
 	l := &relayed{t: t, at: at, broker: serveBroker(t), acked: map[string]bool{}}
 	must(t, cli.ExitOK, "migrate", "--db", at)
-	l.config = writeConfig(t, t.TempDir(), "sources:\n  order: {db: '"+at+"', broker: '"+l.broker+"', relay: {lease_ttl: 2s}}\n")
+	l.start(n)
+	return l
+}
+
+// start starts n programs and waits until they are ready.
+func (l *relayed) start(n int) {
+	l.t.Helper()
+	t := l.t
+	l.config = writeConfig(t, t.TempDir(), "sources:\n  order: {db: '"+l.at+"', broker: '"+l.broker+"', relay: {lease_ttl: 2s}}\n")
+	l.serves = nil
 	for range n {
 		l.serves = append(l.serves, serve(t, l.config))
 	}
 	for _, s := range l.serves {
 		s.await(t, "ready", func(h server.Health) bool { return h.Ready })
 	}
+	started := l.serves
 	t.Cleanup(func() {
 		if t.Failed() {
-			tellStandings(t, l.serves)
+			tellStandings(t, started)
 		}
 	})
-	return l
 }
 
 const insertKeyed = `INSERT INTO t_outbox_event (event_id, event_type, aggregate_id, payload) VALUES ($1, 'thing.done', $2, $3) ON CONFLICT (event_id) DO NOTHING`
@@ -153,7 +162,7 @@ func (l *relayed) under(writers int, happens func()) {
 func (l *relayed) sent(n int64) {
 	l.t.Helper()
 	from := l.published()
-	for until := time.Now().Add(time.Minute); l.published() < from+n; time.Sleep(20 * time.Millisecond) {
+	for until := time.Now().Add(2 * time.Minute); l.published() < from+n; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(until) {
 			l.t.Fatalf("%d events more are never sent", n)
 		}

@@ -29,6 +29,7 @@ func mend(s *pgserver.Server, setting string) {
 }
 
 func TestADatabaseThatMayLoseWhatItHasCommittedIsNotRelayedUntilItIsMended(t *testing.T) {
+	t.Parallel()
 	own := pgserver.Own(t)
 	dir, broker := t.TempDir(), serveBroker(t)
 	config := writeConfig(t, dir, "sources:\n  strict: {db: '"+own.URL("strict")+"', broker: '"+broker+"', migrate: true}\n"+

@@ -58,7 +58,7 @@ func start(t testing.TB, names ...string) (all []*Server) {
 		t.Fatal(err)
 	}
 	env := append(os.Environ(), "SETTLE_SERVICES_DIR="+dir)
-	for _, name := range names {
+	for _, name := range append(names, "pgbouncer", "pgbouncer18") {
 		env = append(env, "SETTLE_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))+"_PORT="+freePort(t))
 	}
 	last := &Server{t: t, env: env, name: names[len(names)-1], dir: dir}

@@ -37,6 +37,7 @@ auth_file = $dir/users
 pool_mode = transaction
 default_pool_size = 6
 max_client_conn = 300
+server_login_retry = 1
 logfile = $dir/log
 pidfile = $dir/pid
 CONF
