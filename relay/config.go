@@ -58,7 +58,8 @@ type Config struct {
 	// Defaults to 30 s.
 	SweepEvery time.Duration
 	// RetainEvery is the pause between deletions of what is done; while there
-	// is more to delete it goes on ten times as fast. Defaults to 10 s.
+	// is more to delete they take a quarter of the store's time. Defaults to
+	// 10 s.
 	RetainEvery time.Duration
 	// MaxHoles and MaxParkedKeys bound what is remembered of holes and parked
 	// keys; at the bound reading stops. Default to 100,000 each.

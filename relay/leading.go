@@ -229,12 +229,21 @@ func (m *Machine) planUpkeep() {
 		if m.cfg.KeepFor > 0 {
 			before = m.now.Add(-m.cfg.KeepFor)
 		}
-		m.ask(askRetain, Retain{Lease: m.lease, Before: before, Limit: upkeepLimit})
+		m.keepAsked = m.now
+		m.ask(askRetain, Retain{Lease: m.lease, Before: before, Limit: retainLimit})
 	}
 }
 
-// upkeepLimit bounds the rows that one sweep or deletion handles.
-const upkeepLimit = 1000
+// upkeepLimit bounds the rows that one sweep handles, retainLimit those of one
+// deletion: what reads and commits wait for meanwhile.
+const (
+	upkeepLimit = 1000
+	retainLimit = 2000
+)
+
+// retainShare is how much longer than a deletion the pause behind it is while
+// there is more to delete: sending has the better part of the time.
+const retainShare = 3
 
 func (m *Machine) swept(in Swept) {
 	if !m.answered(askSweep) {
@@ -256,8 +265,12 @@ func (m *Machine) retained(in Retained) {
 		return
 	}
 	m.storeAnswered()
-	m.keepAt = m.now.Add(m.cfg.RetainEvery)
-	if in.Rows >= upkeepLimit {
-		m.keepAt = m.now.Add(m.cfg.RetainEvery / 10)
+	pause := m.cfg.RetainEvery
+	switch {
+	case in.Rows >= retainLimit/2: // of those looked at, some may have to stay
+		pause = min(pause, max(retainShare*m.now.Sub(m.keepAsked), 5*time.Millisecond))
+	case in.Rows > 0:
+		pause /= 10
 	}
+	m.keepAt = m.now.Add(pause)
 }

@@ -78,7 +78,9 @@ type Machine struct {
 	chase   touchedKey
 	sweepAt time.Time
 	keepAt  time.Time
-	stats   Stats
+	// keepAsked is when the deletion under way was asked for.
+	keepAsked time.Time
+	stats     Stats
 }
 
 // NewMachine returns a machine that has done nothing yet; feed it a Tick.

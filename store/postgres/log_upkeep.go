@@ -132,7 +132,8 @@ INSERT INTO t_outbox_gap (first_id, last_id, recorded_at) SELECT min(first_id), 
 const pruneMore = 10
 
 // Retain implements relay.Store. It looks at no more than limit rows and ten
-// times as many checkpoints, and goes on behind them at the next call.
+// times as many checkpoints, as many where it found much to delete, and goes on
+// behind them at the next call.
 func (l *Log) Retain(ctx context.Context, lease relay.Lease, before time.Time, limit int) (int, error) {
 	gone := 0
 	err := l.write(ctx, lease, func(tx pgx.Tx) (err error) {
@@ -141,7 +142,11 @@ func (l *Log) Retain(ctx context.Context, lease relay.Lease, before time.Time, l
 				return err
 			}
 		}
-		return l.prune(ctx, tx, lease, limit*pruneMore)
+		checkpoints := limit * pruneMore
+		if gone >= limit/2 { // the next call is near
+			checkpoints = limit
+		}
+		return l.prune(ctx, tx, lease, checkpoints)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("delete what is done: %w", err)
