@@ -17,10 +17,10 @@ import (
 
 // adopting are the flags of migrate --adopt.
 type adopting struct {
-	adopt, yes, asJSON, project bool
-	table, zone, topic, payload string
-	topicOf, status             []string
-	wait                        time.Duration
+	adopt, yes, again, asJSON, project bool
+	table, zone, topic, payload        string
+	topicOf, status                    []string
+	wait                               time.Duration
 
 	set *pflag.FlagSet
 }
@@ -28,6 +28,7 @@ type adopting struct {
 func (as *adopting) flags(c *cobra.Command) {
 	f := pflag.NewFlagSet("adopt", pflag.ContinueOnError)
 	f.BoolVar(&as.yes, "yes", false, "adopt: do what the plan says")
+	f.BoolVar(&as.again, "again", false, "adopt: begin anew with an adopted table on which another relay has worked since")
 	f.BoolVar(&as.asJSON, "json", false, "adopt: print the plan as JSON")
 	f.StringVar(&as.table, "table", "", "adopt: the table with its schema (default public.t_outbox_event)")
 	f.StringVar(&as.zone, "zone", "", "adopt: time zone of columns that have none (default: that of the database session)")
@@ -57,7 +58,7 @@ func (as *adopting) check(c *cobra.Command) error {
 }
 
 func (as *adopting) config(c *pflag.FlagSet) (cfg migrate.AdoptConfig, err error) {
-	cfg = migrate.AdoptConfig{Table: as.table, Zone: as.zone, Topic: as.topic, Payload: as.payload, Wait: as.wait}
+	cfg = migrate.AdoptConfig{Table: as.table, Zone: as.zone, Topic: as.topic, Payload: as.payload, Again: as.again, Wait: as.wait}
 	if c.Changed("project") {
 		cfg.Project = &as.project
 	}

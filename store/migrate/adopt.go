@@ -46,6 +46,9 @@ type AdoptConfig struct {
 	// Project is whether what becomes of a row is written into its status.
 	// Defaults to true.
 	Project *bool
+	// Again begins anew with a table that is adopted already: another relay has
+	// worked on it since, and what waits now is listed. Defaults to false.
+	Again bool
 	// Wait bounds the wait for transactions that hold the table, where its
 	// status has no index. Defaults to 60 s.
 	Wait time.Duration

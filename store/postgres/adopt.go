@@ -189,8 +189,13 @@ func (a *Adopt) run(ctx context.Context, conn *pgx.Conn, l *adoptLook) (err erro
 		return err
 	}
 	var done bool
-	if err := conn.QueryRow(ctx, isAdopted).Scan(&done); err != nil || done {
+	if err := conn.QueryRow(ctx, isAdopted).Scan(&done); err != nil || done && !a.cfg.Again {
 		return err
+	}
+	if done {
+		if err := a.forget(ctx, conn); err != nil {
+			return err
+		}
 	}
 	return a.list(ctx, conn, l.adoption)
 }

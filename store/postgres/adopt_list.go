@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -37,12 +38,42 @@ RETURNING listed_id >= high_id`
 	// The relay begins behind the highest id. Of the ids just below it that have
 	// no row, some may be those of transactions that are open.
 	beginLog = `INSERT INTO t_outbox_checkpoint (lane, epoch, number, readers, created_at)
-SELECT 0, 0, 1, json_build_array(json_build_object('destination', '', 'cursor', s.high_id, 'cursor_event', coalesce((SELECT e.event_id::text FROM %[1]s e WHERE e.id = s.high_id), ''), 'open',
+SELECT 0, coalesce(c.epoch, 0), coalesce(c.number, 0) + 1, json_build_array(json_build_object('destination', '', 'cursor', s.high_id, 'cursor_event', coalesce((SELECT e.event_id::text FROM %[1]s e WHERE e.id = s.high_id), ''), 'open',
  coalesce((SELECT json_agg(g ORDER BY g) FROM generate_series(greatest(1, s.high_id - $1::bigint), s.high_id) g WHERE NOT EXISTS (SELECT 1 FROM %[1]s e WHERE e.id = g)), '[]'))), clock_timestamp()
-FROM settle_adoption s WHERE s.high_id > 0 ON CONFLICT DO NOTHING`
+FROM settle_adoption s LEFT JOIN LATERAL (SELECT epoch, number FROM t_outbox_checkpoint WHERE lane = 0 ORDER BY epoch DESC, number DESC LIMIT 1) c ON true
+WHERE s.high_id > 0 OR c.epoch IS NOT NULL`
 
 	finishAdoption = `UPDATE settle_adoption SET adopted_at = clock_timestamp()`
 )
+
+const (
+	// A relay that leads would go on from what it has in memory.
+	anybodyLeads = `SELECT owner FROM t_outbox_lease l WHERE NOT clean AND EXISTS (SELECT 1 FROM settle_renewal r
+WHERE r.scope = $1 AND r.name = l.lane::text AND r.epoch = l.epoch AND r.expires_at > clock_timestamp()) FOR UPDATE`
+
+	// What the other relay has not sent says so itself. What our own has given
+	// up, and what a person has asked for, stays.
+	forgetPosition = `WITH gone AS (DELETE FROM t_outbox_extra WHERE message_id = ''), put AS (DELETE FROM t_outbox_delayed), cold AS (DELETE FROM t_outbox_gap),
+ parked AS (DELETE FROM t_outbox_parked p WHERE NOT EXISTS (SELECT 1 FROM t_outbox_parked d WHERE d.destination = p.destination AND d.aggregate_id = p.aggregate_id AND d.dead))
+UPDATE settle_adoption SET adopted_at = NULL, high_id = NULL, listed_id = 0, foreign_id = 0, foreign_rows = 0, foreign_seen_at = NULL`
+)
+
+// forget makes the adoption an unfinished one, so that all begins anew.
+func (a *Adopt) forget(ctx context.Context, conn *pgx.Conn) error {
+	return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		var owner string
+		err := tx.QueryRow(ctx, anybodyLeads, relayScope).Scan(&owner)
+		switch {
+		case err == nil:
+			return fmt.Errorf("a relay of Settle is at work (%s); stop it, and begin anew then: %w", owner, migrate.ErrNotAdoptable)
+		case !errors.Is(err, pgx.ErrNoRows):
+			return err
+		}
+		// Crash here: the next run lists from the start.
+		_, err = tx.Exec(ctx, forgetPosition)
+		return err
+	})
+}
 
 const (
 	// listRows is how many rows are listed in one transaction.
