@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/settlemq/settle/drill"
+	"github.com/settlemq/settle/internal/pgserver"
 )
 
 // The test binary is crashmain, too.
@@ -63,6 +64,14 @@ func TestEveryCrashPointOfTheCodeIsKilledAt(t *testing.T) {
 // TestNothingIsLostDoubledOrReorderedWhenProcessesDieAtEveryCrashPoint runs a
 // whole demo in which each point kills one process, once.
 func TestNothingIsLostDoubledOrReorderedWhenProcessesDieAtEveryCrashPoint(t *testing.T) {
+	dieAt(t, 80, everyPoint())
+}
+
+func TestNothingIsLostDoubledOrReorderedOnPostgreSQLWhenProcessesDieAtEveryCrashPoint(t *testing.T) {
+	dieAt(t, 80, everyPoint(), "--db", pgserver.Own(t).URL(""))
+}
+
+func everyPoint() map[string]int {
 	passes := map[string]int{}
 	for _, p := range points {
 		passes[p] = 2
@@ -70,7 +79,7 @@ func TestNothingIsLostDoubledOrReorderedWhenProcessesDieAtEveryCrashPoint(t *tes
 			passes[p] = 1
 		}
 	}
-	dieAt(t, 80, passes)
+	return passes
 }
 
 // TestNothingIsLostDoubledOrReorderedWhenAProcessDiesAtTheNthPass takes the
@@ -82,12 +91,18 @@ func TestNothingIsLostDoubledOrReorderedWhenAProcessDiesAtTheNthPass(t *testing.
 	for _, p := range points {
 		for n := 1; n <= 5 && (n == 1 || !strings.HasPrefix(p, "replay.")); n++ {
 			t.Run(fmt.Sprintf("%s:%d", p, n), func(t *testing.T) { dieAt(t, 200, map[string]int{p: n}) })
+			if n > 3 || !strings.HasPrefix(p, "relay.") {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s:%d on PostgreSQL", p, n), func(t *testing.T) {
+				dieAt(t, 200, map[string]int{p: n}, "--db", pgserver.Own(t).URL(""))
+			})
 		}
 	}
 }
 
 // dieAt runs a demo in which a process dies at the given pass of each point.
-func dieAt(t *testing.T, orders int, passes map[string]int) {
+func dieAt(t *testing.T, orders int, passes map[string]int, args ...string) {
 	t.Helper()
 	marks := t.TempDir()
 	var plan []string
@@ -98,7 +113,7 @@ func dieAt(t *testing.T, orders int, passes map[string]int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, "demo", "--orders", fmt.Sprint(orders), "--faults", "poison", "--seed", "1", "--json", "--timeout", "2m")
+	cmd := exec.Command(self, append([]string{"demo", "--orders", fmt.Sprint(orders), "--faults", "poison", "--seed", "1", "--json", "--timeout", "2m"}, args...)...)
 	cmd.Env = append(os.Environ(), "SETTLE_TEST_MAIN=1", "SETTLE_CRASH="+strings.Join(plan, ","))
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
