@@ -12,7 +12,6 @@ import (
 type dueList struct {
 	items   []dueEvent
 	loading bool
-	busy    bool // a work in flight has some of it
 	at      time.Time
 	// progress is true when rows went: what was behind them may be due now.
 	progress bool
@@ -25,7 +24,9 @@ type dueList struct {
 //
 // An event that may kill the process is tried alone, and its attempt is
 // written down first: one that has failed before, and one that was in hand
-// when a process died. The others are tried many at a time, and are marked as
+// when a process died. Several of the former may be in flight at a time, of
+// different keys; of the latter there is one, so that if the process dies again
+// nobody else is blamed. The others are tried many at a time, and are marked as
 // suspects first, so that if the process dies of one of them they are tried
 // alone the next time.
 type dueEvent struct {
@@ -38,6 +39,8 @@ type dueEvent struct {
 	out *settle.Item
 	// blamed is true when out is because of a transaction that came to nothing.
 	blamed bool
+	// flying is true while a work in flight has it.
+	flying bool
 	// gone is true when nothing more is to be done now.
 	gone bool
 }
@@ -89,7 +92,7 @@ func (l *dueList) soon(t time.Time) { l.at = earliest(l.at, t) }
 // nothing can be done.
 func (m *Machine) planDue() bool {
 	l := &m.due
-	if len(l.items) == 0 || l.busy {
+	if len(l.items) == 0 {
 		return false
 	}
 	w := m.newWork()
@@ -100,7 +103,10 @@ func (m *Machine) planDue() bool {
 		if _, wait := passed[key]; x.gone || wait {
 			continue
 		}
-		answer := m.admitDue(w, i)
+		answer := heldBack
+		if !x.flying {
+			answer = m.admitDue(w, i)
+		}
 		if answer == workFull || answer == takenLast {
 			break
 		}
@@ -116,7 +122,7 @@ func (m *Machine) planDue() bool {
 		m.dueEnded()
 		return false
 	}
-	l.busy, l.wrote = true, true
+	l.wrote = true
 	m.issue(w)
 	return true
 }
@@ -126,7 +132,7 @@ func (m *Machine) planDue() bool {
 func (m *Machine) admitDue(w *work, i int) admission {
 	x := &m.due.items[i]
 	r := &x.loaded.Record
-	if m.keyBusy(r) {
+	if m.keyBusy(r) || x.loaded.Class == settle.ClassSuspect && m.due.suspectFlies() {
 		return heldBack
 	}
 	if len(w.items) >= m.store.rows || len(w.items) > 0 && w.bytes+len(r.Raw) > m.cfg.BatchBytes {
@@ -258,11 +264,11 @@ func (l *dueList) drop(i int, key string) {
 // dueEnded forgets the list once all of it is dealt with.
 func (m *Machine) dueEnded() {
 	l := &m.due
-	if l.busy || len(l.items) == 0 {
+	if len(l.items) == 0 {
 		return
 	}
 	for i := range l.items {
-		if !l.items[i].gone {
+		if x := &l.items[i]; !x.gone || x.flying {
 			return
 		}
 	}
@@ -295,6 +301,25 @@ func (m *Machine) lastWords() {
 		m.discard(w)
 		return
 	}
-	m.due.busy = true
 	m.issue(w)
+}
+
+// suspectFlies reports whether an event is being tried that was in hand when a
+// process died.
+func (l *dueList) suspectFlies() bool {
+	for i := range l.items {
+		if x := &l.items[i]; x.flying && x.loaded.Class == settle.ClassSuspect {
+			return true
+		}
+	}
+	return false
+}
+
+// fly notes that a work has some of the list, or has it no more.
+func (l *dueList) fly(w *work, yes bool) {
+	for _, r := range w.refs {
+		if r.d == nil {
+			l.items[r.i].flying = yes
+		}
+	}
 }

@@ -32,7 +32,6 @@ func (m *Machine) applied(in Applied) {
 		again = m.results(w, in.Results)
 	}
 	if w.refs[0].d == nil {
-		m.due.busy = false
 		m.dueEnded()
 	} else {
 		m.releaseAll(w, again)

@@ -82,6 +82,7 @@ func (m *Machine) issue(w *work) {
 	if w.probe != nil {
 		w.probe.gate.probing = true
 	}
+	m.due.fly(w, true)
 	m.flight = append(m.flight, w)
 	cmd := Apply{ID: w.id, Alone: w.alone, Work: settle.Work{
 		Group: m.group, Items: w.items, Floors: floors, Pass: m.cfg.Pass,
@@ -108,6 +109,7 @@ func (m *Machine) land(id WorkID) *work {
 		if w.probe != nil {
 			w.probe.gate.probing = false
 		}
+		m.due.fly(w, false)
 		return w
 	}
 	return nil
