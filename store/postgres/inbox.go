@@ -15,7 +15,8 @@ import (
 // as every handler succeeds. When one fails, or another transaction is in the
 // way, it is rolled back, and the items are done in pieces, down to one by one:
 // transactions that are not flushed, and after the last of them one that writes
-// and is, which makes all of them durable. An item whose handler has failed is
+// and is, which makes all of them durable. After a deadlock a group's items are
+// done one by one for a while from the beginning. An item whose handler has failed is
 // not handled again by the same Apply; others may be, after a rollback.
 //
 // Any number of processes may apply at the same time. An event that two of them
@@ -51,6 +52,9 @@ type outcome struct {
 // connection left) is returned, whoever has asked for it. So is an error of a
 // commit: whether it holds is found in the log at redelivery.
 func (in *Inbox) Apply(ctx context.Context, w settle.Work, handle func(context.Context, *sql.Tx, int) error) ([]settle.Result, error) {
+	if w.BeforeCommit == nil && len(w.Items) > 1 && in.s.crowd.meets(w.Group, time.Now()) {
+		return in.apart(ctx, w, handle, outcome{failed: -1})
+	}
 	done := in.transact(ctx, &w, together, handle)
 	for try := 1; done.again(&w, try) && pause(ctx, try); try++ {
 		done = in.transact(ctx, &w, together, handle)
@@ -105,6 +109,9 @@ func (o *outcome) again(w *settle.Work, try int) bool {
 	}
 	if hasState(o.err, stateIdleTooLong) {
 		return false // it would take as long again
+	}
+	if hasState(o.err, stateDeadlock) && len(w.Items) > 1 {
+		return false // and it would get into the same
 	}
 	return faultOf(o.err) == faultLost || faultOf(o.err) == faultConflict && (try == 1 || len(w.Items) == 1)
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -28,6 +29,8 @@ type pieces struct {
 	// grow, what fails shrinks, so that many failures cost no more than as many
 	// transactions.
 	size int
+	// single is true when size stays one: larger ones get into deadlocks.
+	single bool
 	// conflicts are the tries in a row that others were in the way of, givenUp
 	// the items that they stayed in the way of.
 	conflicts, givenUp int
@@ -42,13 +45,15 @@ func (in *Inbox) apart(ctx context.Context, w settle.Work, handle handler, befor
 	n := len(w.Items)
 	p := &pieces{
 		in: in, w: w, handle: handle, results: make([]settle.Result, n), done: make([]bool, n), keys: make([]string, n),
-		held: map[string]bool{}, size: n,
+		held: map[string]bool{}, size: n, single: before.results == nil && before.err == nil,
 	}
 	all := make([]int, n)
 	for i := range w.Items {
 		all[i], p.keys[i] = i, consumelog.NewItem(&w.Items[i], 0).Key
 	}
-	p.learn(all, before)
+	if !p.single {
+		p.learn(all, before)
+	}
 	for {
 		piece := p.next()
 		if len(piece) == 0 {
@@ -76,7 +81,7 @@ func (p *pieces) next() []int {
 		case p.done[i]:
 		case p.held[p.keys[i]], p.givenUp >= maxGivenUp:
 			p.settle(i, settle.Result{Verdict: settle.VerdictNotRun})
-		case len(piece) < p.size:
+		case len(piece) < p.size && (!p.single || len(piece) == 0):
 			piece = append(piece, i)
 		}
 	}
@@ -96,6 +101,10 @@ func (p *pieces) transact(ctx context.Context, piece []int) outcome {
 func (p *pieces) learn(piece []int, o outcome) {
 	switch {
 	case o.err != nil:
+		if hasState(o.err, stateDeadlock) {
+			p.single = true
+			p.in.s.crowd.met(p.w.Group, time.Now())
+		}
 		p.conflicts++
 		p.size = max(1, len(piece)/2)
 		if len(piece) == 1 && p.conflicts >= maxTries {

@@ -38,6 +38,7 @@ type Store struct {
 	service string
 	// member names this Store among those of all processes that consume.
 	member string
+	crowd  crowd
 	now    func() time.Time
 	crash  func(point string)
 	// The relay and leases have connections of their own: a business that has
