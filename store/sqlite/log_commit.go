@@ -105,9 +105,6 @@ func flush(ctx context.Context, tx *sql.Tx, f *relay.Flush, now time.Time) error
 	}
 	for _, d := range f.Delay {
 		w.leave(d.From, d.ID, d.Destination)
-		if d.From != relay.FromDelayed {
-			w.leave(d.From, d.ID, d.Destination)
-		}
 		w.exec(addDelayed, d.ID, d.EventID, d.Destination, d.Key, d.Due.UnixMicro())
 	}
 	for _, id := range f.Cold {
