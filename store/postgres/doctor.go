@@ -123,7 +123,7 @@ func (x *examination) run(ctx context.Context, c check) doctor.Finding {
 	if r.verdict == "" {
 		r.verdict = doctor.OK
 	}
-	return doctor.Finding{Check: c.name, Verdict: r.verdict, Found: r.found, Why: c.why, Fix: r.fix}
+	return doctor.Finding{Check: c.name, Verdict: r.verdict, Found: x.named(r.found), Why: c.why, Fix: x.named(r.fix)}
 }
 
 // examination is one look at one schema.
@@ -140,6 +140,8 @@ type examination struct {
 	settings map[string]setting
 	// outbox is the table's shape; nil when there is none.
 	outbox *outboxShape
+	// adopted is how the table of another owner is read; nil for one of our own.
+	adopted *adoption
 }
 
 type setting struct{ value, source string }
@@ -177,13 +179,16 @@ func (x *examination) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := x.findAdopted(ctx); err != nil {
+		return err
+	}
 	x.outbox, err = x.shape(ctx)
 	return err
 }
 
 // each calls f for every row.
 func (x *examination) each(ctx context.Context, into []any, f func(), query string, args ...any) error {
-	rows, err := x.conn.Query(ctx, query, args...)
+	rows, err := x.conn.Query(ctx, x.of(query), args...)
 	if err != nil {
 		return err
 	}
@@ -195,6 +200,9 @@ func (x *examination) checks() []check {
 	all := x.serverChecks()
 	all = append(all, x.schemaChecks()...)
 	all = append(all, x.outboxChecks()...)
+	if x.adopted != nil {
+		all = append(all, x.adoptedChecks()...)
+	}
 	return append(all, x.sessionChecks()...)
 }
 

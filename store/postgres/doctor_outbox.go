@@ -74,7 +74,7 @@ func (x *examination) sequence(ctx context.Context) (s sequence, found bool, err
 	if !x.numbered() {
 		return s, false, errNoOutbox
 	}
-	err = x.conn.QueryRow(ctx, outboxSequence).Scan(&s.name, &s.increment, &s.cache, &s.max, &s.start, &s.last)
+	err = x.conn.QueryRow(ctx, x.of(outboxSequence)).Scan(&s.name, &s.increment, &s.cache, &s.max, &s.start, &s.last)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return s, false, nil
 	}
@@ -193,7 +193,7 @@ func (x *examination) sequenceBehind(ctx context.Context) (diagnosis, error) {
 		return diagnosis{}, err
 	}
 	var highest int64
-	if err := x.conn.QueryRow(ctx, highestID).Scan(&highest); err != nil {
+	if err := x.conn.QueryRow(ctx, x.of(highestID)).Scan(&highest); err != nil {
 		return diagnosis{}, err
 	}
 	if !found || s.last < 0 {

@@ -25,7 +25,7 @@ func (x *examination) position(ctx context.Context) (readers []relay.Reader, err
 		return nil, nil
 	}
 	var has bool
-	if err := x.conn.QueryRow(ctx, hasCheckpoints).Scan(&has); err != nil || !has {
+	if err := x.conn.QueryRow(ctx, x.of(hasCheckpoints)).Scan(&has); err != nil || !has {
 		return nil, err
 	}
 	var number int64
@@ -58,14 +58,14 @@ func (x *examination) generation(ctx context.Context) (diagnosis, error) {
 	fix := "restore the table with all side tables from one moment; or decide where the relay goes on: settle outbox restart SERVICE shows what there is and the choices"
 	for _, r := range readers {
 		var highest int64
-		if err := x.conn.QueryRow(ctx, highestID).Scan(&highest); err != nil {
+		if err := x.conn.QueryRow(ctx, x.of(highestID)).Scan(&highest); err != nil {
 			return diagnosis{}, err
 		}
 		if found && s.last >= 0 && max(s.last, highest) < r.Cursor {
 			return diagnosis{doctor.Bad, fmt.Sprintf("the relay has read up to id %d, the table has given no more than %d", r.Cursor, max(s.last, highest)), fix}, nil
 		}
 		var event string
-		err := x.conn.QueryRow(ctx, eventAtID, r.Cursor).Scan(&event)
+		err := x.conn.QueryRow(ctx, x.of(eventAtID), r.Cursor).Scan(&event)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return diagnosis{}, err
 		}

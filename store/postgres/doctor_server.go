@@ -156,6 +156,9 @@ func (x *examination) timeZone(context.Context) (diagnosis, error) {
 	if x.outbox == nil || len(x.outbox.zoneless) == 0 {
 		return sound("%s; every column of time has its zone", zone), nil
 	}
+	if x.adopted != nil {
+		return sound("%s of t_outbox_event have none and are read as of %s", strings.Join(x.outbox.zoneless, ", "), x.adopted.Zone), nil
+	}
 	return diagnosis{doctor.Warn, fmt.Sprintf("the session's zone is %s, and %s of t_outbox_event have none", zone, strings.Join(x.outbox.zoneless, ", ")),
 		"say in the config which zone the producers write; for instance, a JVM in Shanghai writes times 8 h ahead of UTC"}, nil
 }

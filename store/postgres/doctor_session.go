@@ -28,7 +28,7 @@ FROM t_outbox_lease l ORDER BY l.lane`
 
 func (x *examination) relay(ctx context.Context) (diagnosis, error) {
 	var has bool
-	if err := x.conn.QueryRow(ctx, hasCheckpoints).Scan(&has); err != nil {
+	if err := x.conn.QueryRow(ctx, x.of(hasCheckpoints)).Scan(&has); err != nil {
 		return diagnosis{}, err
 	}
 	if !has {
@@ -95,9 +95,12 @@ func (x *examination) foreignHands(ctx context.Context) (string, error) {
 	if x.outbox == nil {
 		return "", nil
 	}
+	if x.adopted != nil {
+		return x.foreignTraces(ctx)
+	}
 	if !x.outbox.classic { // nothing of Settle updates it
 		var n int64
-		err := x.conn.QueryRow(ctx, rowsUpdated).Scan(&n)
+		err := x.conn.QueryRow(ctx, x.of(rowsUpdated)).Scan(&n)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return "", nil
 		}
@@ -115,7 +118,7 @@ func (x *examination) foreignHands(ctx context.Context) (string, error) {
 		highest = max(highest, r.Cursor)
 	}
 	var n int64
-	if err := x.conn.QueryRow(ctx, takenByOthers, highest).Scan(&n); err != nil || n == 0 {
+	if err := x.conn.QueryRow(ctx, x.of(takenByOthers), highest).Scan(&n); err != nil || n == 0 {
 		return "", err
 	}
 	return fmt.Sprintf("%d rows that Settle's relay has not read have left PENDING", n), nil

@@ -40,7 +40,8 @@ ORDER BY 3`
 
 	// Rows that our log has not seen, and that are sent or in somebody's hand.
 	findForeign = `WITH runs AS MATERIALIZED ((SELECT first_id, last_id FROM t_outbox_gap WHERE last_id > $1 ORDER BY first_id LIMIT 1000)
- UNION ALL (SELECT first_id, last_id FROM v_outbox_open WHERE last_id > $1 LIMIT 1000))
+ UNION ALL (SELECT first_id, last_id FROM v_outbox_open WHERE last_id > $1 LIMIT 1000)
+ UNION ALL SELECT max(cursor) + 1, 9223372036854775807 FROM v_outbox_reader)
 UPDATE settle_adoption SET foreign_id = f.last, foreign_rows = foreign_rows + f.rows, foreign_seen_at = $2
 FROM (SELECT count(*) AS rows, max(e.id) AS last FROM runs r CROSS JOIN LATERAL
  (SELECT e.id FROM %[1]s e WHERE e.id > $1 AND e.id BETWEEN r.first_id AND r.last_id AND e.status IN (%[2]s) ORDER BY e.id LIMIT 1000) e) f WHERE f.rows > 0`

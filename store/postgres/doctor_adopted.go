@@ -1,0 +1,117 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/settlemq/settle/doctor"
+)
+
+// findAdopted looks whether the outbox is a table of another owner.
+func (x *examination) findAdopted(ctx context.Context) error {
+	var adopted bool
+	err := x.conn.QueryRow(ctx, readsAdopted).Scan(&adopted)
+	if err == nil && adopted {
+		x.adopted, _, err = readAdoption(ctx, x.conn)
+	}
+	return err
+}
+
+// of puts the adopted table into a query that names our own.
+func (x *examination) of(query string) string {
+	if x.adopted == nil {
+		return query
+	}
+	return strings.NewReplacer(`\mt_outbox_event\M`, `\m`+x.adopted.Name+`\M`, `"?t_outbox_event\M`, `"?`+x.adopted.Name+`\M`,
+		"'t_outbox_event_seq', 't_outbox_event_id_seq'", literal(x.adopted.Name+"_seq")+", "+literal(x.adopted.Name+"_id_seq"),
+		"'t_outbox_event'", literal(x.adopted.table()), "FROM t_outbox_event", "FROM "+x.adopted.table()).Replace(query)
+}
+
+// named is what a person reads, with the adopted table's name.
+func (x *examination) named(text string) string {
+	if x.adopted == nil {
+		return text
+	}
+	return strings.ReplaceAll(text, "t_outbox_event", x.adopted.plainName())
+}
+
+func (x *examination) adoptedChecks() []check {
+	return []check{
+		{"adoption", "the relay reads and writes the columns as they were when the table was adopted", x.adoptedColumns},
+		{"set_back", "a row that waits in the table although the relay is done with it is one that a person or a program has set back", x.setBack},
+	}
+}
+
+func (x *examination) adoptedColumns(ctx context.Context) (diagnosis, error) {
+	if x.outbox == nil {
+		return diagnosis{doctor.Bad, "the table " + x.adopted.plainName() + " is gone", "settle migrate --adopt with the table that has taken its place"}, nil
+	}
+	_, done, err := readAdoption(ctx, x.conn)
+	if err != nil {
+		return diagnosis{}, err
+	}
+	if !done {
+		return diagnosis{doctor.Bad, "the adoption is not finished", "settle migrate --adopt --yes"}, nil
+	}
+	var p problems
+	for _, name := range append(essentials(), optionals()...) {
+		if was, is := x.adopted.Columns[name], x.outbox.types[name]; was != is {
+			p.add(fmt.Sprintf("column %s was %s when the table was adopted and is %s", name, orMissing(was), orMissing(is)), "settle migrate --adopt shows how it would be read now; with --yes it is, by processes that start then")
+		}
+	}
+	return p.diagnosis(doctor.Bad, "%s is read from schema %s", x.adopted.plainName(), x.schema), nil
+}
+
+func orMissing(typed string) string {
+	if typed == "" {
+		return "missing"
+	}
+	return typed
+}
+
+const foreignTrace = `SELECT foreign_rows, foreign_id, coalesce(foreign_seen_at, 'epoch'), coalesce(foreign_seen_at > now() - $1::bigint * interval '1 microsecond', false) FROM settle_adoption`
+
+// foreignTraces says what the relay itself has seen of another one.
+func (x *examination) foreignTraces(ctx context.Context) (string, error) {
+	var rows, last int64
+	var at time.Time
+	var lately bool
+	err := x.conn.QueryRow(ctx, foreignTrace, foreignLately.Microseconds()).Scan(&rows, &last, &at, &lately)
+	if err != nil || !lately {
+		return "", err
+	}
+	return fmt.Sprintf("%d rows that Settle's relay has not read were sent or taken by another, the last at %s (id %d)", rows, at.UTC().Format(time.RFC3339), last), nil
+}
+
+// manyStrays is how many rows that were set back are looked at.
+const manyStrays = 1000
+
+func (x *examination) setBack(ctx context.Context) (diagnosis, error) {
+	if !x.adopted.sweepable() {
+		return sound("the status is not looked at"), nil
+	}
+	var s stray
+	var looked, last int64
+	var again, dead []string
+	err := x.each(ctx, []any{&looked, &last, &s.id, &s.eventID, &s.sent, &s.givenUp}, func() {
+		switch {
+		case s.givenUp:
+			dead = append(dead, s.eventID)
+		case s.sent:
+			again = append(again, s.eventID)
+		}
+	}, newStatusSweep(x.adopted).strays, int64(0), statusLook, manyStrays)
+	if err != nil {
+		return diagnosis{}, err
+	}
+	var p problems
+	if len(again) > 0 {
+		p.add(fmt.Sprintf("%d rows that were sent wait again (%s …); while another relay is at work they are not sent once more", len(again), again[0]), "stop the other relay; a quarter of an hour later they are sent again, or at once by settle outbox resend")
+	}
+	if len(dead) > 0 {
+		p.add(fmt.Sprintf("%d rows that are dead letters, or were passed, were set back (%s …)", len(dead), dead[0]), "settle dead replay")
+	}
+	return p.diagnosis(doctor.Warn, "none"), nil
+}
