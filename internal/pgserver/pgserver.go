@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +134,52 @@ func (s *Server) Host() string { return s.url.Host }
 
 // DataDir is where the server keeps its data.
 func (s *Server) DataDir() string { return filepath.Join(s.dir, s.name, "data") }
+
+// PIDs returns the processes of the server, the first of them first.
+func (s *Server) PIDs() (all []int) {
+	s.t.Helper()
+	b, err := os.ReadFile(filepath.Join(s.DataDir(), "postmaster.pid"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(b), "\n")
+	out, err := exec.Command("pgrep", "-P", first).Output()
+	if err != nil {
+		s.t.Fatalf("list the server's processes: %v", err)
+	}
+	for _, text := range append([]string{first}, strings.Fields(string(out))...) {
+		pid, err := strconv.Atoi(text)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		all = append(all, pid)
+	}
+	return all
+}
+
+// AwaitAnew waits until the server has ended all sessions by itself and answers
+// again, as it does when a process of it has failed.
+func (s *Server) AwaitAnew() {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.url.String())
+	for err == nil {
+		time.Sleep(20 * time.Millisecond)
+		err = conn.Ping(ctx)
+	}
+	for {
+		conn, err := pgx.Connect(ctx, s.url.String())
+		if err == nil {
+			_ = conn.Close(ctx)
+			return
+		}
+		if ctx.Err() != nil {
+			s.t.Fatalf("the server does not come back: %v", err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
 
 // Kill ends the server at once, as a power cut does.
 func (s *Server) Kill() { s.t.Helper(); s.services("kill", s.name) }
