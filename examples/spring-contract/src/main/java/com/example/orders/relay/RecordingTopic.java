@@ -18,9 +18,9 @@ class RecordingTopic implements Topic {
         this.jdbc = jdbc;
     }
 
-    /** Gives up after three seconds, as a client waits for its broker. */
+    /** Gives up after a while, as a client of a broker that does not answer. */
     @Override
-    @Transactional(propagation = Propagation.REQUIRES_NEW, timeout = 3)
+    @Transactional(propagation = Propagation.REQUIRES_NEW, timeoutString = "${relay.send-timeout}")
     public void publish(OutboxEvent event) {
         jdbc.update("INSERT INTO t_sent_by_spring (event_id, message_key, value) VALUES (?, ?, ?)",
                 event.eventId(), event.aggregateId(), event.payload());
