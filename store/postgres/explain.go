@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -22,40 +24,95 @@ const (
 	stateNoRight    = "42501"
 	stateNoTable    = "42P01"
 	stateNoColumn   = "42703"
+	stateNoFunction = "42883" // an operator that a type does not have, too
+	stateWrongType  = "42804"
 	stateTooMany    = "53300"
 	stateDiskFull   = "53100"
 	statePooler     = "08P01"
 )
 
-// explain puts what a person can mend into a sentence, with the SQL for it.
+// explained is an error with a sentence for people before it.
+type explained struct {
+	text string
+	err  error
+}
+
+func (e *explained) Error() string { return e.text + ": " + e.err.Error() }
+func (e *explained) Unwrap() error { return e.err }
+
+// explain puts what a person can mend into a sentence, with the SQL for it. What
+// was explained before stays as it is.
 func explain(err error) error {
-	err = oneLine(err)
+	var before *explained
 	var e *pgconn.PgError
+	if err == nil || errors.As(err, &before) {
+		return err
+	}
+	err = oneLine(err)
+	var scan pgx.ScanArgError
+	if errors.As(err, &scan) {
+		return &explained{changed, err}
+	}
 	if !errors.As(err, &e) {
 		return err
 	}
+	user, database := "…", "…"
+	var c *pgconn.ConnectError
+	if errors.As(err, &c) {
+		user, database = identifier(c.Config.User), identifier(c.Config.Database)
+	}
+	text := ""
 	switch e.Code {
 	case statePooler:
 		if !strings.Contains(e.Message, "startup parameter") {
 			return err
 		}
-		return fmt.Errorf("a pooler refuses a setting of the URL; set it for the role instead: ALTER ROLE … SET search_path = …, or give the service a database of its own: %w", err)
+		text = "a pooler refuses a setting of the URL; set it for the role instead: ALTER ROLE … SET search_path = …, or give the service a database of its own"
 	case statePassword, stateNoPassword:
-		return fmt.Errorf("the server refuses this user or password: %w", err)
+		text = "the server refuses this user or password; ALTER ROLE " + user + " LOGIN PASSWORD '…' sets it anew"
 	case stateNoDatabase:
-		return fmt.Errorf("the database does not exist; CREATE DATABASE … makes it: %w", err)
+		text = "the database does not exist; CREATE DATABASE " + database + " makes it"
 	case stateReadOnly:
-		return fmt.Errorf("the server can't be written to; give the URL of the primary: %w", err)
+		text = "the server can't be written to; give the URL of the primary, or ALTER ROLE … RESET default_transaction_read_only"
 	case stateNoRight:
-		return fmt.Errorf("a right is missing; the owner can GRANT CREATE, USAGE ON SCHEMA … or GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA …: %w", err)
-	case stateNoTable, stateNoColumn:
-		return fmt.Errorf("a table or column of Settle is missing or was changed: %w", err)
+		text = "a right is missing; the owner can: " + grant(e.Message)
+	case stateNoTable, stateNoColumn, stateNoFunction, stateWrongType:
+		text = changed
 	case stateTooMany:
-		return fmt.Errorf("the server has no connection left (max_connections): %w", err)
+		text = "the server has no connection left for this role or database; end some, or ALTER SYSTEM SET max_connections = … and restart it"
 	case stateDiskFull:
-		return fmt.Errorf("the server's disk is full: %w", err)
+		text = "the server's disk is full"
+	default:
+		return err
 	}
-	return err
+	return &explained{text, err}
+}
+
+// changed says where the SQL is found for a schema that is not as it was made.
+const changed = "a table or column of Settle is missing or was changed; `settle migrate` makes what was never there, `settle doctor` names the rest and the SQL that mends it"
+
+func identifier(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+var deniedFor = regexp.MustCompile(`permission denied for (table|view|sequence|schema|database|function) (\S+)`)
+
+// grant is the SQL that gives the right whose lack a message names.
+func grant(message string) string {
+	found := deniedFor.FindStringSubmatch(message)
+	if found == nil {
+		return "GRANT USAGE, CREATE ON SCHEMA … TO …, GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA … TO …"
+	}
+	kind, name := found[1], identifier(found[2])
+	switch kind {
+	case "schema":
+		return "GRANT USAGE, CREATE ON SCHEMA " + name + " TO …"
+	case "database":
+		return "GRANT CONNECT, CREATE ON DATABASE " + name + " TO …"
+	case "sequence":
+		return "GRANT USAGE, SELECT ON SEQUENCE " + name + " TO …"
+	case "function":
+		return "GRANT EXECUTE ON FUNCTION " + name + " TO …"
+	}
+	return "GRANT SELECT, INSERT, UPDATE, DELETE ON " + name + " TO …"
 }
 
 // oneLine makes one sentence of an attempt to connect: the driver tells of each

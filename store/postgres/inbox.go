@@ -64,7 +64,7 @@ func (in *Inbox) Apply(ctx context.Context, w settle.Work, handle func(context.C
 		return done.results, nil
 	case done.err != nil && (!done.repeatable() || ctx.Err() != nil || len(w.Items) == 1):
 		// A work of one may have effects outside: it is never done apart.
-		return nil, done.err
+		return nil, explain(done.err)
 	case w.BeforeCommit != nil:
 		// What is to be decided once for all of it can't be done apart.
 		return done.results, done.err

@@ -61,7 +61,7 @@ func (in *Inbox) apart(ctx context.Context, w settle.Work, handle handler, befor
 		}
 		o := p.transact(ctx, piece)
 		if o.err != nil && (!o.repeatable() || ctx.Err() != nil) {
-			return nil, o.err
+			return nil, explain(o.err)
 		}
 		p.learn(piece, o)
 		if o.err == nil {

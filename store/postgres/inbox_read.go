@@ -12,7 +12,7 @@ import (
 // view runs f in a transaction that sees one committed state of the database
 // and can't write, on a connection of those that people and consumers share.
 func (s *Store) view(ctx context.Context, f func(tx pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, s.reading, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, f)
+	return explain(pgx.BeginTxFunc(ctx, s.reading, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, f))
 }
 
 const (

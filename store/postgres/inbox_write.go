@@ -18,7 +18,7 @@ func (s *Store) write(ctx context.Context, pool *pgxpool.Pool, f func(tx pgx.Tx)
 		err = s.writeOnce(ctx, pool, f)
 	}
 	s.left(err)
-	return err
+	return explain(err)
 }
 
 func (s *Store) writeOnce(ctx context.Context, pool *pgxpool.Pool, f func(tx pgx.Tx) error) error {

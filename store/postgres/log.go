@@ -117,7 +117,7 @@ func (l *Log) Poll(ctx context.Context, q relay.PollQuery) (relay.Page, error) {
 	err := l.s.own.SendBatch(ctx, &b).Close()
 	l.read(len(p.Rows), err == nil && room.bytes >= q.MaxBytes/2)
 	if err != nil {
-		return relay.Page{}, fmt.Errorf("poll outbox: %w", err)
+		return relay.Page{}, fmt.Errorf("poll outbox: %w", explain(err))
 	}
 	return p, nil
 }

@@ -25,12 +25,12 @@ const (
 // snapshot runs f in a transaction that sees one committed state of the
 // database and can't write.
 func (s *Store) snapshot(ctx context.Context, f func(tx pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, s.own, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+	return explain(pgx.BeginTxFunc(ctx, s.own, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, readSettings, ms(s.cfg.StatementTimeout), ms(s.cfg.IdleTimeout)); err != nil {
 			return err
 		}
 		return f(tx)
-	})
+	}))
 }
 
 const readSettings = `SELECT set_config('jit', 'off', true), set_config('statement_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true)`

@@ -78,7 +78,7 @@ func fenced(err error) error {
 	if hasState(err, stateDivision) {
 		return settle.ErrFenced
 	}
-	return err
+	return explain(err)
 }
 
 // clean makes what a broker or a library has said fit for a column of text.
