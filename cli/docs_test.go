@@ -22,6 +22,8 @@ import (
 // the PATH.
 
 // A document that begins with git clone is followed in a copy of the checkout.
+// One that names the database below gets an empty one on the tests' server.
+const shownDatabase = "postgres://orders:secret@127.0.0.1:5432/orders"
 
 // skipped reports whether a command can't be run: it runs the tests, or
 // fetches what is here.
@@ -82,6 +84,7 @@ func follow(t *testing.T, bin string, blocks []shown) {
 	}
 	addr := listener.Addr().String()
 	_ = listener.Close()
+	database := databaseFor(t, blocks)
 	var script strings.Builder
 	script.WriteString("set -u\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n")
 	for i, b := range blocks {
@@ -90,6 +93,7 @@ func follow(t *testing.T, bin string, blocks []shown) {
 		}
 		command := strings.ReplaceAll(b.command, "go run ./cmd/settle", "settle")
 		command = strings.ReplaceAll(command, "127.0.0.1:8080", addr)
+		command = strings.ReplaceAll(command, shownDatabase, database)
 		command = strings.ReplaceAll(command, "port: 4222", "port: "+strconv.Itoa(freePort(t)))
 		_, _ = fmt.Fprintf(&script, "echo '<<%d>>'\n%s\necho \"<<$?>>\"\n", i, command)
 	}
@@ -123,6 +127,18 @@ func follow(t *testing.T, bin string, blocks []shown) {
 			}
 		}
 	}
+}
+
+// databaseFor makes the database that a document works on, if it does.
+func databaseFor(t *testing.T, blocks []shown) string {
+	t.Helper()
+	if !slices.ContainsFunc(blocks, func(b shown) bool { return strings.Contains(b.command, shownDatabase) }) {
+		return ""
+	}
+	if _, err := exec.LookPath("psql"); err != nil && os.Getenv("CI") == "" {
+		t.Skip("SKIPPED: the document shows psql, and it is not installed")
+	}
+	return freshDatabase(t)
 }
 
 // cloneCheckout copies what git has of the checkout, or would take.

@@ -22,8 +22,10 @@ type adoptLook struct {
 	conn     *pgx.Conn
 	plan     migrate.AdoptPlan
 	adoption *adoption
-	// before is what was decided earlier; nil for nothing.
+	// before is what was decided earlier; nil for nothing. done is whether it was
+	// carried out.
 	before *adoption
+	done   bool
 }
 
 func (l *adoptLook) refuse(format string, args ...any) {
@@ -69,7 +71,8 @@ func (a *Adopt) present(ctx context.Context, l *adoptLook) error {
 		return nil
 	}
 	var err error
-	l.before, l.plan.Adopted, err = readAdoption(ctx, l.conn)
+	l.before, l.done, err = readAdoption(ctx, l.conn)
+	l.plan.Adopted = l.done && !a.cfg.Again
 	return err
 }
 
@@ -105,7 +108,7 @@ func (a *Adopt) find(ctx context.Context, l *adoptLook) error {
 		l.refuse("the role may not read %s: GRANT SELECT ON %[1]s TO CURRENT_USER", l.plan.Table)
 	case !writes && l.adoption.Project:
 		l.refuse("the role may not update %s: GRANT UPDATE ON %[1]s TO CURRENT_USER, or --project=false, which leaves the status as it is", l.plan.Table)
-	case l.before != nil && l.plan.Adopted && l.before.plainName() != l.plan.Table:
+	case l.done && l.before.plainName() != l.plan.Table:
 		l.refuse("schema %s has adopted %s; a second table needs a schema of its own in the URL", a.schema, l.before.plainName())
 	}
 	return nil

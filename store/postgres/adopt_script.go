@@ -58,6 +58,9 @@ func (a *Adopt) script(ctx context.Context, l *adoptLook) (string, error) {
 	say("how the table is read", append([]string{strings.ReplaceAll(putAdoption, "$1", literal(string(decided)))}, l.adoption.functions(a.schema)...)...)
 	if !l.plan.Adopted {
 		s := a.listing(l.adoption)
+		if l.done {
+			say("what another relay has done since is not known: all begins anew", forgetPosition)
+		}
 		park := strings.NewReplacer("$1", literal(string(settle.ClassPublish)), "$2", literal(string(settle.ClassFollower))).Replace(s.park)
 		say("what waits now; no other process may run a relay on this schema before the last line",
 			s.highest, park, strings.ReplaceAll(s.list, "$1", "9000000000000000000"), strings.ReplaceAll(s.begin, "$1", fmt.Sprint(openBelow)), finishAdoption)
