@@ -8,13 +8,15 @@ import (
 
 // operate is a person doing something while the system runs.
 func (w *plain) operate() {
-	switch w.IntN(7) {
+	switch w.IntN(8) {
 	case 0:
 		w.pauseSomething("key-" + string(rune('a'+w.IntN(w.Keys))))
 	case 1:
 		w.skipSomething()
 	case 6:
 		w.deleteSomething()
+	case 7:
+		w.resendSomething()
 	case 2, 3:
 		for _, d := range w.outbox.dead {
 			if d.open && w.chance(0.5) {
@@ -78,6 +80,17 @@ func (w *plain) skipSomething() {
 	for i := len(w.eventIDs) - 1; i >= 0 && i > len(w.eventIDs)-6; i-- {
 		if r := w.outbox.byEvent[w.eventIDs[i]]; r.state == rowVisible && r.durable && r.sent == 0 && w.chance(0.3) {
 			w.outbox.SkipEvent(r.event.ID)
+			return
+		}
+	}
+}
+
+// resendSomething asks the relay to send an event again.
+func (w *plain) resendSomething() {
+	for i := len(w.eventIDs) - 1; i >= 0 && i > len(w.eventIDs)-20; i-- {
+		r := w.outbox.byEvent[w.eventIDs[i]]
+		if r.state == rowVisible && r.sent > 0 && !r.done && w.outbox.settled(r) && w.chance(0.3) {
+			w.outbox.Resend(r)
 			return
 		}
 	}

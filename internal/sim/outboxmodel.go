@@ -26,9 +26,11 @@ type outboxModel struct {
 	lanes       []*laneModel // by number
 	parked      []parkedRow  // in park order
 	parkNo      int64
-	delayed     []relay.Delay // by due time, then id
-	extra       []int64       // sorted
-	gap         []int64       // sorted
+	delayed     []relay.Delay    // by due time, then id
+	extra       []int64          // sorted
+	again       map[int64]string // message ids of those of extra that were sent before
+	resends     int
+	gap         []int64 // sorted
 	dead        []*deadRow
 	coordinates map[int64]settle.Coordinates
 	controls    relay.Controls
@@ -74,7 +76,7 @@ type deadRow struct {
 
 // addOutbox makes the outbox of one database.
 func (w *World) addOutbox(name string) *outboxModel {
-	o := &outboxModel{name: name, outboxTable: newOutboxTable(w), coordinates: map[int64]settle.Coordinates{}}
+	o := &outboxModel{name: name, outboxTable: newOutboxTable(w), coordinates: map[int64]settle.Coordinates{}, again: map[int64]string{}}
 	o.check = &outboxChecker{w: w, o: o, highest: map[string]*outboxRow{}}
 	o.newDivision(1).begun = true
 	w.outboxes = append(w.outboxes, o)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/settlemq/settle"
@@ -37,7 +38,7 @@ func (o *outboxModel) Side(lane *laneModel, q relay.SideQuery) relay.SidePage {
 			if r := o.row(id); r.event != nil && slices.Contains(q.Held, r.event.Topic) || !lane.Owns(o.keyOf(id)) {
 				continue
 			}
-			if !p.add(id, relay.Row{}) {
+			if !p.add(id, relay.Row{MessageID: o.again[id]}) {
 				break
 			}
 		}
@@ -226,4 +227,15 @@ func (o *outboxModel) SkipEvent(id string) {
 		r.passed = true
 	}
 	o.w.hist.note(o.w.Since(), "operator", "skips", id)
+}
+
+// Resend is a person asking for a sent event to be sent again.
+func (o *outboxModel) Resend(r *outboxRow) {
+	o.controls.Version++
+	o.resends++
+	o.again[r.id] = r.event.ID + "#" + strconv.Itoa(o.resends)
+	i, _ := slices.BinarySearch(o.extra, r.id)
+	o.extra = slices.Insert(o.extra, i, r.id)
+	o.w.probes.hit("sent event listed again")
+	o.w.hist.note(o.w.Since(), "operator", "resends", r.id)
 }

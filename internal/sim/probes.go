@@ -112,6 +112,7 @@ var Expected = []string{
 	"row parked as suspect",
 	"rows handed over between lanes",
 	"standby takes over a lane that is to end",
+	"sent event listed again",
 	"table made anew",
 	"topic took nothing",
 	"try written down before it is made",
