@@ -14,8 +14,9 @@ type gathering struct {
 	// the store, polled the committed one when the poll under way began. A page
 	// must show one between polled and issued.
 	number, issued, polled int64
-	// barrier is the flush that must be committed before anything is published.
-	barrier int64
+	// barrier is the flush that must be committed before anything is published,
+	// before the newest one that was issued before the poll under way.
+	barrier, before int64
 	// force asks for a commit although there is nothing but a checkpoint.
 	force bool
 	// passed is when the first row of another lane was seen that no checkpoint
@@ -40,6 +41,18 @@ func (g *gathering) heavy(c Config) bool {
 // checkpoint tells of it, while there is nothing else to commit: retention, and
 // whoever takes over, go by checkpoints.
 const passEvery = time.Second
+
+// awaitDurable lets nothing be published before a commit that begins after the
+// poll which was just answered: only such a one makes its rows durable. The store
+// gets one command after the other, so a commit that was issued behind the poll
+// is one.
+func (g *gathering) awaitDurable() {
+	if g.seq > g.before && g.committed < g.seq {
+		g.barrier = max(g.barrier, g.seq)
+		return
+	}
+	g.barrier, g.force = g.seq+1, true
+}
 
 // planCommit writes what was gathered, with a checkpoint that passes it: one
 // commit at a time, and what is acknowledged meanwhile goes into the next.

@@ -129,7 +129,7 @@ func (m *Machine) take(in Input) {
 		m.failed(in)
 	case Woken:
 		m.woken = true
-		m.main.pollAt, m.main.idle = m.now, 0
+		m.main.pollAt, m.main.foundAt = m.now, m.now
 	case Stopping:
 		m.stopping = true
 	case Tick:

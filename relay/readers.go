@@ -19,7 +19,8 @@ type reader struct {
 	// poll is under way.
 	probed, asking bool
 	pollAt         time.Time
-	idle           time.Duration
+	// foundAt is when it last found a row, or was told that there is one.
+	foundAt time.Time
 }
 
 // hole is an unseen id, since when it is one, and the round of evidence that
@@ -106,7 +107,7 @@ func (m *Machine) poll(destination string, r *reader, upTo int64) {
 	}
 	r.asking = true
 	m.rounds.polled, m.rounds.polledAt = m.rounds.cleared, m.now
-	m.flush.polled = m.flush.number
+	m.flush.polled, m.flush.before = m.flush.number, m.flush.seq
 	if destination == "" {
 		m.woken = false
 	}
@@ -227,8 +228,7 @@ func (m *Machine) polled(in Polled) {
 		return
 	}
 	if p.NotDurable && len(p.Rows) > 0 {
-		// Only a commit that begins after this read makes its rows durable.
-		m.flush.barrier, m.flush.force = m.flush.seq+1, true
+		m.flush.awaitDurable()
 	}
 	before := len(r.unseen)
 	m.readHoles(r, in)
@@ -257,21 +257,19 @@ func (m *Machine) pace(r *reader, found bool, holes int) {
 	if r == &m.main && m.woken {
 		found, m.woken = true, false
 	}
-	switch {
-	case found:
-		r.idle = 0
-	case r.idle < time.Millisecond:
-		r.idle = time.Millisecond
-	case r.idle < 2*time.Millisecond:
-		r.idle = 2 * time.Millisecond
-	case r.idle < 5*time.Millisecond:
-		r.idle = 5 * time.Millisecond
-	default:
-		r.idle *= 2
+	if found || r.foundAt.IsZero() {
+		r.foundAt = m.now
 	}
-	r.idle = min(r.idle, m.cfg.MaxIdle)
-	r.pollAt = m.now.Add(max(r.idle, floor))
+	wait := time.Duration(0)
+	if !found {
+		wait = min(m.cfg.MaxIdle, max(time.Millisecond, m.now.Sub(r.foundAt)/idleShare))
+	}
+	r.pollAt = m.now.Add(max(wait, floor))
 }
+
+// idleShare is how much shorter than the time without rows the wait for the
+// next poll is: what comes after a silence is found within a fifth of it.
+const idleShare = 5
 
 // readHoles takes the rows at or below the cursor and looks at the holes that
 // the page lacks.
