@@ -22,6 +22,8 @@ type Log struct {
 	mu   sync.Mutex
 	held holding
 	run  pgtype.Timestamptz // see serverRun
+	// looked is when Poll has last compared its position with the table's ids.
+	looked time.Time
 	// rows and small are of the last page.
 	rows  int
 	small bool
@@ -119,7 +121,10 @@ func (l *Log) Poll(ctx context.Context, q relay.PollQuery) (relay.Page, error) {
 	if err != nil {
 		return relay.Page{}, fmt.Errorf("poll outbox: %w", explain(err))
 	}
-	return p, nil
+	if len(p.Rows) == 0 && q.After > 0 {
+		err = l.sameTable(ctx, q.After)
+	}
+	return p, err
 }
 
 // lastPage tells how many rows the last page had, and whether it was small: if
