@@ -10,7 +10,7 @@ import (
 
 func (a *app) outboxCommand() *cobra.Command {
 	return group("outbox", "Send events of an outbox again, or start a relay again after a restore",
-		a.outboxResendCommand(), a.outboxRestartCommand(), a.outboxAdoptCommand())
+		a.outboxResendCommand(), a.outboxRestartCommand(), a.outboxAdoptCommand(), a.outboxLanesCommand())
 }
 
 func (a *app) outboxResendCommand() *cobra.Command {

@@ -46,8 +46,10 @@ type Database struct {
 	settle.Outbox[*sql.Tx]
 	// Dialect is the SQL that its transactions and Reader speak.
 	Dialect Dialect
-	// Log is the outbox as the relay reads it.
-	Log relay.Store
+	// Log is the outbox as a relay reads it; NewLog makes one for each relay of
+	// several.
+	Log    relay.Store
+	NewLog func() relay.Store
 	// Inbox is what the database's consumer groups have done.
 	Inbox settle.Inbox[*sql.Tx]
 	// Governance is what people look at and act on.
@@ -113,7 +115,7 @@ func Store(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, erro
 	if err != nil {
 		return nil, foreign(err, sqlite.ErrForeign)
 	}
-	return &Database{Outbox: s, Dialect: SQLite, Log: s.Log(), Inbox: s.Inbox(), Governance: s.Governance(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
+	return &Database{Outbox: s, Dialect: SQLite, Log: s.Log(), NewLog: func() relay.Store { return s.Log() }, Inbox: s.Inbox(), Governance: s.Governance(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
 }
 
 func openPostgres(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, error) {
@@ -121,7 +123,7 @@ func openPostgres(ctx context.Context, rawURL string, cfg StoreConfig) (*Databas
 	if err != nil {
 		return nil, foreign(err, postgres.ErrForeign)
 	}
-	return &Database{Outbox: s, Dialect: Postgres, Log: s.Log(), Inbox: s.Inbox(), Governance: s.Governance(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
+	return &Database{Outbox: s, Dialect: Postgres, Log: s.Log(), NewLog: func() relay.Store { return s.Log() }, Inbox: s.Inbox(), Governance: s.Governance(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
 }
 
 // foreign makes one error of what each kind of database has of its own.

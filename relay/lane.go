@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"strconv"
+	"time"
 )
 
 // Lane is one of the relays that share an outbox table: each reads every id,
@@ -55,8 +56,8 @@ var ErrLaneEnded = errors.New("the lane has ended; the table was divided anew an
 // relays, each of which needs a Store of its own.
 type Lanes interface {
 	// Lanes returns the lanes that may have something to do now: those of the
-	// newest generation, and those of the ones before that have not ended. Run a
-	// relay for each, in any number of processes. It may be called from several
-	// goroutines.
-	Lanes(ctx context.Context) ([]Lane, error)
+	// newest generation, and those of the ones before that have not ended. It
+	// notes that a crew of this name lives until ttl has passed, and returns how
+	// many do; where there is one lane nothing is noted, and it returns 1.
+	Lanes(ctx context.Context, crew string, ttl time.Duration) (lanes []Lane, crews int, err error)
 }

@@ -55,3 +55,11 @@ func (m *Machine) Stats(now time.Time) Stats {
 	}
 	return s
 }
+
+// plus adds what another relay has done.
+func (s Stats) plus(o Stats) Stats {
+	s.Published, s.Duplicates, s.PublishedAgain = s.Published+o.Published, s.Duplicates+o.Duplicates, s.PublishedAgain+o.PublishedAgain
+	s.Parked, s.Dead, s.Delayed, s.Skipped = s.Parked+o.Parked, s.Dead+o.Dead, s.Delayed+o.Delayed, s.Skipped+o.Skipped
+	s.Cold, s.Late = s.Cold+o.Cold, s.Late+o.Late
+	return s
+}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/relay"
 )
 
@@ -77,6 +78,12 @@ func (c SourceConfig) probeDB(ctx context.Context) answer {
 		var b relay.Backlog
 		if b, err = g.Backlog(ctx, backlogRows); err == nil {
 			said = fmt.Sprintf("answers: %d events pending, %d parked", b.Pending, b.Parked)
+		}
+	}
+	if d, ok := db.Governance.(govern.Divider); ok && err == nil {
+		var lanes []govern.LaneStanding
+		if lanes, err = d.LaneStandings(ctx); len(lanes) > 1 {
+			said += fmt.Sprintf("; %d lanes", lanes[len(lanes)-1].Of)
 		}
 	}
 	for _, text := range append(unsafe, doubtful...) {

@@ -111,7 +111,7 @@ func (s *source) session(ctx context.Context) error {
 	cfg := s.cfg.Relay.Relay()
 	cfg.Name, cfg.Crash = s.name, s.crash
 	cfg.Logger = slog.New(newCalmHandler(s.relayLog.Handler(), func() bool { return s.board.read().State == StateUnreachable }))
-	r := relay.New(db.Log, broker, cfg)
+	r := relay.NewCrew(db.NewLog, broker, cfg)
 	watching, stop := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	group.Go(func() { s.watch(watching, r, db, broker) })
@@ -120,6 +120,7 @@ func (s *source) session(ctx context.Context) error {
 	group.Wait()
 	s.sent += r.Stats().Published
 	s.board.published(s.sent)
+	s.board.lanes(nil)
 	if err != nil {
 		err = &lost{lostRelay, err}
 	}
@@ -155,7 +156,7 @@ func (s *source) connect(ctx context.Context) (settle.Broker, error) {
 }
 
 // watch keeps the board until ctx is done.
-func (s *source) watch(ctx context.Context, r *relay.Relay, db *dial.Database, broker settle.Broker) {
+func (s *source) watch(ctx context.Context, r *relay.Crew, db *dial.Database, broker settle.Broker) {
 	var next time.Time
 	var failed *lost
 	// A relay that may lead does so by then.
@@ -173,6 +174,7 @@ func (s *source) watch(ctx context.Context, r *relay.Relay, db *dial.Database, b
 		}
 		stats := r.Stats()
 		s.board.published(s.sent + stats.Published)
+		s.board.lanes(r.Lanes())
 		switch {
 		case ctx.Err() != nil:
 		case failed != nil:

@@ -58,8 +58,19 @@ type SourceStanding struct {
 	Backlog *Backlog `json:"backlog,omitempty"`
 	// Published counts the events that this process has sent since it started.
 	Published int64 `json:"published"`
+	// Lanes are those of an outbox that is read by several relays at once, as
+	// this process knows them; it stands by for those that it does not lead.
+	Lanes []Lane `json:"lanes,omitempty"`
 	// Warnings say what may lose committed events, and what mends it.
 	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Lane is a relay.Lane as it is shown.
+type Lane struct {
+	relay.Lane
+	Leading bool `json:"leading"`
+	// Cursor is the highest id that this process has read for it.
+	Cursor int64 `json:"cursor,omitempty"`
 }
 
 // Backlog is a relay.Backlog as it is shown.
@@ -140,6 +151,19 @@ func (b *board) warn(of []string) {
 		}
 	}
 	b.now.Warnings = of
+}
+
+// lanes notes them, unless the outbox has one lane only.
+func (b *board) lanes(of []relay.LaneStats) {
+	var shown []Lane
+	for _, l := range of {
+		if len(of) > 1 || l.Of > 1 {
+			shown = append(shown, Lane{l.Lane, l.Leading, l.Cursor})
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.now.Lanes = shown
 }
 
 func (b *board) published(total int64) {

@@ -24,7 +24,7 @@ func (x *examination) sessionChecks() []check {
 
 const leaders = `SELECT l.lane, l.owner, l.epoch, l.clean, l.deaths, coalesce((SELECT r.expires_at > clock_timestamp() FROM settle_renewal r
  WHERE r.scope = '` + relayScope + `' AND r.name = l.lane::text AND r.epoch = l.epoch ORDER BY r.renewal_no DESC LIMIT 1), false)
-FROM t_outbox_lease l ORDER BY l.lane`
+FROM t_outbox_lease l WHERE NOT l.ended ORDER BY l.lane`
 
 func (x *examination) relay(ctx context.Context) (diagnosis, error) {
 	var has bool

@@ -12,7 +12,10 @@ import (
 )
 
 const (
-	newestEpoch = `SELECT coalesce(max(epoch), 0) FROM t_outbox_checkpoint WHERE lane = $1`
+	newestEpoch = `SELECT coalesce(max(epoch), 0) FROM t_outbox_checkpoint WHERE lane IN (SELECT lane FROM v_outbox_lane)`
+
+	// Where the table is divided its lanes are about level: one tells of all.
+	firstLane = `SELECT coalesce(min(lane), 0) FROM v_outbox_lane`
 
 	countRows = `SELECT count(*), coalesce(min(id), 0), coalesce(max(id), 0) FROM settle_outbox_row() WHERE readable`
 
@@ -54,7 +57,7 @@ func (g *Governance) Standing(ctx context.Context) (govern.Standing, error) {
 		if err := tx.QueryRow(ctx, countBeside).Scan(&s.Parked, &s.Delayed, &s.Listed); err != nil {
 			return err
 		}
-		if err := tx.QueryRow(ctx, newestEpoch, 0).Scan(&s.Epoch); err != nil {
+		if err := tx.QueryRow(ctx, newestEpoch).Scan(&s.Epoch); err != nil {
 			return err
 		}
 		leads, err := g.leaders(ctx, tx)
@@ -72,7 +75,11 @@ func (g *Governance) Standing(ctx context.Context) (govern.Standing, error) {
 // readPosition is the newest checkpoint, beside the table as it is.
 func readPosition(ctx context.Context, tx pgx.Tx) (relay.State, error) {
 	st := relay.State{CursorEvents: map[int64]string{}}
-	if err := loadCheckpoint(ctx, tx, 0, &st); err != nil {
+	var lane int
+	if err := tx.QueryRow(ctx, firstLane).Scan(&lane); err != nil {
+		return st, err
+	}
+	if err := loadCheckpoint(ctx, tx, lane, &st); err != nil {
 		return st, err
 	}
 	var next pgtype.Timestamptz

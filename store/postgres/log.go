@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/relay"
 )
 
@@ -37,6 +38,7 @@ type Log struct {
 // holding is the lease that this Log has taken, and for how long it runs.
 type holding struct {
 	lease relay.Lease
+	lane  relay.Lane
 	ttl   time.Duration
 }
 
@@ -65,12 +67,13 @@ const (
 	// rows, and whether what was read may still be lost in a crash: WAL is
 	// inserted before a commit can be seen, and flushed at some time after. A
 	// standby that commits wait for may be behind the flush.
-	pollHead = `SELECT coalesce(c.epoch, 0) AS epoch, coalesce(c.number, 0) AS number, v.version,
+	pollFirst = `SELECT coalesce(c.epoch, 0) AS epoch, coalesce(c.number, 0) AS number, v.version,
  pg_current_wal_insert_lsn() > pg_current_wal_flush_lsn() OR current_setting('synchronous_standby_names') <> '' AS not_durable, ` + noRow + `
 FROM settle_control_version v
 LEFT JOIN LATERAL (SELECT epoch, number FROM t_outbox_checkpoint WHERE lane = $4 ORDER BY epoch DESC, number DESC LIMIT 1) c ON true
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, ` + rowNames + ` FROM `
+`
+	pollHead  = pollFirst + `SELECT NULL, NULL, NULL, NULL, ` + rowNames + ` FROM `
 	pollAbove = `(SELECT ` + rowColumns + ` FROM settle_outbox_row() e WHERE e.id > $1 AND e.id <= $2 AND e.readable ORDER BY e.id LIMIT $3)`
 	pollRows  = `(
  (SELECT ` + rowColumns + ` FROM settle_outbox_row() e WHERE e.id = ANY($5) AND e.readable ORDER BY e.id LIMIT $3)
@@ -113,6 +116,9 @@ func (l *Log) Poll(ctx context.Context, q relay.PollQuery) (relay.Page, error) {
 	if !small {
 		query, args = pollWeighed, append(args, q.MaxBytes)
 	}
+	if lane := l.lane(); lane.Of > 1 {
+		query, args = pollOfLane(q, lane, &room, small)
+	}
 	var b pgx.Batch
 	b.Queue(pollSettings, ms(l.s.cfg.StatementTimeout)).QueryRow(l.sameRun)
 	b.Queue(query, args...).Query(func(rows pgx.Rows) error { return readPage(rows, l.s.adopted, last, &room, &p) })
@@ -147,20 +153,27 @@ func (l *Log) read(rows int, small bool) {
 // readPage reads a page, as large as the one before in all likelihood.
 func readPage(rows pgx.Rows, of *adoption, before int, room *budget, p *relay.Page) error {
 	v := pageRow{row: eventRow{of: of}}
-	into := append([]any{&v.epoch, &v.number, &v.controls, &v.notDurable}, v.row.into()...)
+	into := append([]any{&v.epoch, &v.number, &v.controls, &v.flag}, v.row.into()...)
 	last := int64(0)
+	lastOther := "" // its event's id, if the last row is another lane's
 	for rows.Next() {
 		if err := rows.Scan(into...); err != nil {
 			return err
 		}
 		if v.epoch.Valid {
-			p.Epoch, p.Number, p.Controls, p.NotDurable = v.epoch.Int64, v.number.Int64, v.controls.Int64, v.notDurable.Bool
+			p.Epoch, p.Number, p.Controls, p.NotDurable = v.epoch.Int64, v.number.Int64, v.controls.Int64, v.flag.Bool
 			continue
 		}
-		row, size := v.row.row()
-		if !p.Complete || !room.takes(size) {
+		row, size := relay.Row{ID: v.row.id.Int64, Elsewhere: v.flag.Bool}, 0
+		if !row.Elsewhere {
+			row, size = v.row.row()
+		}
+		if !p.Complete || !room.takes(row.Elsewhere, size) {
 			p.Complete = false
 			continue
+		}
+		if lastOther = ""; row.Elsewhere {
+			lastOther = v.row.eventID.string
 		}
 		if row.ID <= last {
 			return errors.New("rows do not come in the order of their ids")
@@ -170,6 +183,9 @@ func readPage(rows pgx.Rows, of *adoption, before int, room *budget, p *relay.Pa
 			p.Rows = make([]relay.Row, 0, min(room.rows+1, before+before/8+16))
 		}
 		p.Rows = append(p.Rows, row)
+	}
+	if lastOther != "" {
+		p.Rows[len(p.Rows)-1].Event = &settle.Event{ID: lastOther}
 	}
 	// Behind a first row that is larger than the page nothing was returned.
 	p.Complete = p.Complete && room.bytes >= 0
@@ -213,11 +229,17 @@ func splitHoles(ids []int64) (single, first, last []int64) {
 type budget struct {
 	rows, bytes int
 	some        bool
+	// others is how many rows of other lanes it may take besides.
+	others int
 }
 
 func (b *budget) limit() int64 { return int64(b.rows) + 1 }
 
-func (b *budget) takes(size int) bool {
+func (b *budget) takes(elsewhere bool, size int) bool {
+	if elsewhere {
+		b.others--
+		return b.others >= 0
+	}
 	if b.some && (b.rows <= 0 || b.bytes < size) {
 		return false
 	}

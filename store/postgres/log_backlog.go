@@ -17,13 +17,14 @@ var _ relay.Gauge = (*Log)(nil)
 // became due, and parked ones. Each arm tells how many it has looked at, how
 // many of them count, and since when. The first is bounded by what it looks at:
 // of a topic that has fallen far behind most rows may be another's.
-const backlog = `WITH reader AS MATERIALIZED (SELECT destination, cursor FROM v_outbox_reader)
+const backlog = `WITH reader AS MATERIALIZED (SELECT lane_index, lanes, destination, cursor FROM v_outbox_lane_reader)
 SELECT false, count(*), count(*) FILTER (WHERE e.id > coalesce(o.cursor, m.cursor, 0)), min(e.appended_at) FILTER (WHERE e.id > coalesce(o.cursor, m.cursor, 0))
-FROM (SELECT id, topic, appended_at FROM settle_outbox_row() WHERE readable AND id > coalesce((SELECT min(cursor) FROM reader), 0) ORDER BY id LIMIT $1) e
-LEFT JOIN reader m ON m.destination = '' LEFT JOIN reader o ON o.destination = e.topic AND o.destination <> ''
+FROM (SELECT id, aggregate_id, topic, appended_at FROM settle_outbox_row() WHERE readable AND id > coalesce((SELECT min(cursor) FROM reader), 0) ORDER BY id LIMIT $1) e
+LEFT JOIN reader m ON m.destination = '' AND m.lane_index = settle_lane(e.id, e.aggregate_id, m.lanes)
+LEFT JOIN reader o ON o.destination = e.topic AND o.destination <> '' AND o.lane_index = settle_lane(e.id, e.aggregate_id, o.lanes)
 UNION ALL
 SELECT false, count(*), count(*), min(appended_at)
-FROM (SELECT e.appended_at FROM v_outbox_open o JOIN settle_outbox_row() e ON e.id BETWEEN o.first_id AND o.last_id AND e.readable LIMIT $1) w
+FROM (SELECT e.appended_at FROM v_outbox_lane_open o JOIN settle_outbox_row() e ON e.id BETWEEN o.first_id AND o.last_id AND e.readable AND o.lane_index = settle_lane(e.id, e.aggregate_id, o.lanes) LIMIT $1) w
 UNION ALL
 SELECT false, count(*), count(*), min(appended_at)
 FROM (SELECT e.appended_at FROM t_outbox_extra x JOIN settle_outbox_row() e ON e.id = x.id LIMIT $1) w

@@ -47,6 +47,8 @@ func TestNoQueryOfTheRelayReadsAWholeLog(t *testing.T) {
 		"dead": setDead, "dead letter": openRelayLetter, "end of a replay": endReplay, "discard by skip": discardLetter,
 		"window of rows": retainWindow, "rows to delete": retainRows, "window of checkpoints": pruneWindow, "checkpoints to delete": pruneCheckpoints,
 		"sweep": listLate, "runs to tear": tearRuns, "next delayed row": nextDelayed, "newest renewal": newestRenewal, "highest epoch": highestEpoch, "gaps to merge": mergeGaps,
+		"poll of a lane": pollLane, "poll of large rows of a lane": pollLaneWeighed, "sweep of a lane": listLateOfLane, "late rows of a lane": sideExtraOfLane,
+		"delayed rows of a lane": sideDelayedOfLane, "lanes that have ended": endedLanes, "rows that lanes hand over": undecidedRows, "lanes that read": laneStandings,
 		"status of an event": "SELECT status FROM v_outbox_event WHERE event_id = $1",
 		"status by key":      "SELECT status FROM v_outbox_event WHERE aggregate_id = $1",
 		"where an event is":  `SELECT "offset" FROM v_outbox_sent WHERE id = $1 AND first_id <= $2 AND last_id >= $3`,
@@ -69,7 +71,7 @@ func TestNoQueryOfTheRelayReadsAWholeLog(t *testing.T) {
 func TestAPollReadsItsPageInOrder(t *testing.T) {
 	s := OpenForTest(t, DatabaseForTest(t), Config{})
 	fill(t, s)
-	for query, scans := range map[string]int{poll: 3, pollWeighed: 3, pollWhole: 1} {
+	for query, scans := range map[string]int{poll: 3, pollWeighed: 3, pollWhole: 1, pollLane: 3, pollLaneWeighed: 3} {
 		wantInOrder(t, strings.Join(planOf(t, s, query), "\n"), scans)
 	}
 }

@@ -48,14 +48,22 @@ func (l *Log) lead(ctx context.Context, want relay.Lease, ttl time.Duration) (re
 		l.hold(holding{})
 	}
 	var last leader
+	var lane laneStanding
 	err := l.s.snapshot(ctx, func(tx pgx.Tx) (err error) {
-		last, err = l.readLeader(ctx, tx, want.Lane, "")
+		if lane, err = laneNow(ctx, tx, want.Lane); err == nil {
+			last, err = l.readLeader(ctx, tx, want.Lane, "")
+		}
 		return err
 	})
-	if err != nil || !last.free(want.Owner) && !last.leapt(ttl) {
-		return relay.Lease{Owner: want.Owner, Lane: want.Lane}, err
+	not := relay.Lease{Owner: want.Owner, Lane: want.Lane, Ended: lane.ended}
+	if err == nil && !lane.begun {
+		lane.begun, err = l.begin(ctx, lane.Generation)
+		not.Early = !lane.begun
 	}
-	return l.takeOver(ctx, want, ttl)
+	if err != nil || not.Early || not.Ended || !last.free(want.Owner) && !last.leapt(ttl) {
+		return not, err
+	}
+	return l.takeOver(ctx, want, lane.Lane, ttl)
 }
 
 // databaseNow is the time that leases go by: the database's, or that of a clock
@@ -94,6 +102,7 @@ type leader struct {
 	owner  string
 	epoch  int64
 	clean  bool
+	ended  bool // for ever
 	deaths int
 	taken  time.Time
 	// expires is when the last renewal runs out, now the time that it goes by.
@@ -124,7 +133,7 @@ func (l leader) successorDeaths(ttl time.Duration) int {
 }
 
 const (
-	newestRenewal = `SELECT l.owner, l.epoch, l.clean, l.deaths, l.taken_at, r.expires_at, ` + databaseNow + `
+	newestRenewal = `SELECT l.owner, l.epoch, l.clean, l.ended, l.deaths, l.taken_at, r.expires_at, ` + databaseNow + `
 FROM t_outbox_lease l LEFT JOIN LATERAL
  (SELECT expires_at FROM settle_renewal WHERE scope = $2 AND name = $3 AND epoch = l.epoch ORDER BY renewal_no DESC LIMIT 1) r ON true
 WHERE l.lane = $4`
@@ -141,7 +150,7 @@ func (l *Log) readLeader(ctx context.Context, tx pgx.Tx, lane int, lock string) 
 	var is leader
 	var expires pgtype.Timestamptz
 	err := tx.QueryRow(ctx, newestRenewal, l.s.clock(), relayScope, laneName(lane), lane).
-		Scan(&is.owner, &is.epoch, &is.clean, &is.deaths, &is.taken, &expires, &is.now)
+		Scan(&is.owner, &is.epoch, &is.clean, &is.ended, &is.deaths, &is.taken, &expires, &is.now)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return leader{}, nil
 	}
@@ -162,7 +171,7 @@ const (
 	installRenewal = `INSERT INTO settle_renewal (scope, name, epoch, owner, expires_at) VALUES ($2, $3, $4, $5, ` + databaseNow + ` + $6::bigint * interval '1 microsecond')`
 )
 
-func (l *Log) takeOver(ctx context.Context, want relay.Lease, ttl time.Duration) (relay.Lease, error) {
+func (l *Log) takeOver(ctx context.Context, want relay.Lease, lane relay.Lane, ttl time.Duration) (relay.Lease, error) {
 	lease := want
 	err := pgx.BeginTxFunc(ctx, l.s.own, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, writeSettings, ms(min(l.s.cfg.StatementTimeout, ttl/2)), ms(min(l.s.cfg.LockTimeout, ttl/2)), ms(min(l.s.cfg.IdleTimeout, ttl/2))); err != nil {
@@ -174,6 +183,9 @@ func (l *Log) takeOver(ctx context.Context, want relay.Lease, ttl time.Duration)
 		last, err := l.readLeader(ctx, tx, want.Lane, lockLease)
 		if err != nil {
 			return err
+		}
+		if lease.Ended = last.ended; lease.Ended {
+			return nil
 		}
 		if !last.free(want.Owner) {
 			return l.shorten(ctx, tx, last, want.Lane, ttl)
@@ -193,7 +205,7 @@ func (l *Log) takeOver(ctx context.Context, want relay.Lease, ttl time.Duration)
 		return relay.Lease{}, err
 	}
 	if lease.Held {
-		l.hold(holding{lease: lease, ttl: ttl})
+		l.hold(holding{lease: lease, lane: lane, ttl: ttl})
 	}
 	return lease, nil
 }
@@ -209,12 +221,12 @@ func (l *Log) shorten(ctx context.Context, tx pgx.Tx, last leader, lane int, ttl
 	return err
 }
 
-const resignLeader = `UPDATE t_outbox_lease SET clean = true WHERE lane = $1 AND owner = $2 AND epoch = $3 AND NOT clean`
+const resignLeader = `UPDATE t_outbox_lease SET clean = true, ended = $4 WHERE lane = $1 AND owner = $2 AND epoch = $3 AND NOT clean`
 
 // Resign implements relay.Store.
 func (l *Log) Resign(ctx context.Context, lease relay.Lease) error {
 	l.hold(holding{})
-	tag, err := l.s.own.Exec(ctx, resignLeader, lease.Lane, lease.Owner, leaderEpoch(lease))
+	tag, err := l.s.own.Exec(ctx, resignLeader, lease.Lane, lease.Owner, leaderEpoch(lease), lease.Ended)
 	if err == nil && tag.RowsAffected() == 0 {
 		err = settle.ErrFenced
 	}

@@ -22,10 +22,11 @@ const (
  NULL::timestamptz AS appended_at, NULL::timestamptz AS not_before, NULL::jsonb AS headers, NULL::bytea AS payload`
 )
 
-// pageRow is a row of poll: the head, with an epoch, or an event.
+// pageRow is a row of poll: the head, with an epoch, or an event. flag says of
+// the head that something is not durable, of an event that it is another lane's.
 type pageRow struct {
 	epoch, number, controls pgtype.Int8
-	notDurable              pgtype.Bool
+	flag                    pgtype.Bool
 	row                     eventRow
 }
 

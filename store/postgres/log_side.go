@@ -47,15 +47,18 @@ func (l *Log) Side(ctx context.Context, q relay.SideQuery) (relay.SidePage, erro
 		case relay.SideParked:
 			return l.readSide(ctx, tx, q, &p, sideParked, q.Destination, q.Key, limit)
 		case relay.SideDelayed:
-			if err := l.readSide(ctx, tx, q, &p, sideDelayed, q.Now.UTC(), held, limit); err != nil || !p.Next.IsZero() {
+			query, args := l.ofLane(sideDelayed, sideDelayedOfLane, q.Now.UTC(), held, limit)
+			if err := l.readSide(ctx, tx, q, &p, query, args...); err != nil || !p.Next.IsZero() {
 				return err
 			}
 			var next pgtype.Timestamptz
-			err := tx.QueryRow(ctx, nextDelayed, q.Now.UTC(), held).Scan(&next)
+			query, args = l.ofLane(nextDelayed, nextDelayedOfLane, q.Now.UTC(), held)
+			err := tx.QueryRow(ctx, query, args...).Scan(&next)
 			p.Next = instant(next)
 			return err
 		default:
-			return l.readSide(ctx, tx, q, &p, sideExtra, held, limit)
+			query, args := l.ofLane(sideExtra, sideExtraOfLane, held, limit)
+			return l.readSide(ctx, tx, q, &p, query, args...)
 		}
 	})
 	if err != nil {
@@ -97,7 +100,7 @@ func (l *Log) readSide(ctx context.Context, tx pgx.Tx, q relay.SideQuery, p *rel
 				return
 			}
 			row, size := v.row()
-			if !room.takes(size) {
+			if !room.takes(false, size) {
 				p.More, p.Next, done = true, instant(v.due), true
 				return
 			}

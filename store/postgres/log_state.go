@@ -53,11 +53,12 @@ func (l *Log) Load(ctx context.Context, lease relay.Lease) (relay.State, error) 
 			return err
 		}
 		var next pgtype.Timestamptz
-		if err := tx.QueryRow(ctx, sideState).Scan(&st.ExtraPending, &next, &st.MaxID); err != nil {
+		query, args := l.ofLane(sideState, sideStateOfLane)
+		if err := tx.QueryRow(ctx, query, args...).Scan(&st.ExtraPending, &next, &st.MaxID); err != nil {
 			return err
 		}
 		st.NextDelayed = instant(next)
-		st.Controls, err = relayControls(ctx, tx)
+		st.Controls, err = l.relayControls(ctx, tx)
 		st.Parked = st.Controls.Parked
 		return err
 	})
@@ -102,7 +103,7 @@ JOIN t_outbox_parked p ON p.park_no = k.head ORDER BY k.destination COLLATE "C",
 func (l *Log) Controls(ctx context.Context) (relay.Controls, error) {
 	var ctl relay.Controls
 	err := l.s.snapshot(ctx, func(tx pgx.Tx) (err error) {
-		ctl, err = relayControls(ctx, tx)
+		ctl, err = l.relayControls(ctx, tx)
 		return err
 	})
 	if err != nil {
@@ -111,7 +112,10 @@ func (l *Log) Controls(ctx context.Context) (relay.Controls, error) {
 	return ctl, nil
 }
 
-func relayControls(ctx context.Context, tx pgx.Tx) (ctl relay.Controls, err error) {
+func (l *Log) relayControls(ctx context.Context, tx pgx.Tx) (ctl relay.Controls, err error) {
+	if err := laneEnd(ctx, tx, l.lane().Number, &ctl); err != nil {
+		return ctl, err
+	}
 	if err := tx.QueryRow(ctx, controlVersion).Scan(&ctl.Version); err != nil {
 		return ctl, err
 	}
@@ -127,10 +131,11 @@ func relayControls(ctx context.Context, tx pgx.Tx) (ctl relay.Controls, err erro
 	}
 	var k relay.ParkedKey
 	var due pgtype.Timestamptz
+	query, args := l.ofLane(parkedKeys, parkedKeysOfLane)
 	err = each(ctx, tx, []any{&k.Destination, &k.Key, &k.Rows, &due, &k.HeadDead}, func() {
 		k.HeadDue = instant(due)
 		ctl.Parked = append(ctl.Parked, k)
-	}, parkedKeys)
+	}, query, args...)
 	return ctl, err
 }
 

@@ -28,7 +28,8 @@ FROM number LEFT JOIN late ON true GROUP BY number.n`
 
 	tearRuns = `WITH torn AS (DELETE FROM t_outbox_gap WHERE first_id = ANY($2) RETURNING first_id, last_id)
 INSERT INTO t_outbox_gap (first_id, last_id, recorded_at) SELECT lower(r.run), upper(r.run) - 1, $1 FROM (SELECT unnest(
- (SELECT range_agg(int8range(first_id, last_id, '[]')) FROM torn) - (SELECT range_agg(int8range(id, id, '[]')) FROM unnest($3::bigint[]) id)) AS run) r`
+ (SELECT range_agg(int8range(first_id, last_id, '[]')) FROM torn) - (SELECT range_agg(int8range(id, id, '[]')) FROM unnest($3::bigint[]) id)) AS run) r
+ON CONFLICT (first_id) DO UPDATE SET last_id = greatest(t_outbox_gap.last_id, excluded.last_id)`
 )
 
 // Sweep implements relay.Store. It is bounded by the runs it looks at and by
@@ -39,7 +40,8 @@ func (l *Log) Sweep(ctx context.Context, lease relay.Lease, limit int) (int, err
 	var again []string
 	err := l.write(ctx, lease, func(tx pgx.Tx) error {
 		now := l.s.now().UTC()
-		if l.s.adopted.sweepable() {
+		lane := l.lane()
+		if l.s.adopted.sweepable() && lane.Index == 0 {
 			var err error
 			if err = l.projectNoted(ctx, tx, now, limit); err != nil {
 				return err
@@ -48,7 +50,8 @@ func (l *Log) Sweep(ctx context.Context, lease relay.Lease, limit int) (int, err
 				return err
 			}
 		}
-		if err := tx.QueryRow(ctx, listLate, now, l.sweepFrom, limit, sweepRuns).Scan(&listed, &looked, &last, &torn, &late); err != nil || len(late) == 0 {
+		query, args := l.ofLane(listLate, listLateOfLane, now, l.sweepFrom, limit, sweepRuns)
+		if err := tx.QueryRow(ctx, query, args...).Scan(&listed, &looked, &last, &torn, &late); err != nil || len(late) == 0 {
 			return err
 		}
 		_, err := tx.Exec(ctx, tearRuns, now, torn, late)
@@ -137,6 +140,9 @@ const pruneMore = 10
 func (l *Log) Retain(ctx context.Context, lease relay.Lease, before time.Time, limit int) (int, error) {
 	gone := 0
 	err := l.write(ctx, lease, func(tx pgx.Tx) (err error) {
+		if l.lane().Index > 0 {
+			return l.pruneRenewals(ctx, tx, lease) // the first lane deletes for all
+		}
 		if !before.IsZero() {
 			if gone, err = l.retain(ctx, tx, before, limit); err != nil {
 				return err
@@ -211,6 +217,10 @@ func (l *Log) prune(ctx context.Context, tx pgx.Tx, lease relay.Lease, limit int
 	if _, err := tx.Exec(ctx, pruneCheckpoints, from, last); err != nil {
 		return err
 	}
+	return l.pruneRenewals(ctx, tx, lease)
+}
+
+func (l *Log) pruneRenewals(ctx context.Context, tx pgx.Tx, lease relay.Lease) error {
 	_, err := tx.Exec(ctx, pruneRenewals, relayScope, laneName(lease.Lane), lease.Epoch)
 	return err
 }

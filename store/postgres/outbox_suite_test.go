@@ -18,7 +18,11 @@ type outboxStore = storetest.OutboxStore[*sql.Tx]
 
 func TestTheOutboxKeepsEveryRuleOfTheSuite(t *testing.T) { storetest.RunOutbox(t, outboxes(t)) }
 
+func TestLanesKeepEveryRuleOfTheSuite(t *testing.T) { storetest.RunLanes(t, outboxes(t)) }
+
 func TestEveryRuleOfTheOutboxSuiteFailsABrokenStore(t *testing.T) { broken.RunOutbox(t, outboxes(t)) }
+
+func TestEveryRuleOfLanesFailsABrokenStore(t *testing.T) { broken.RunLanes(t, outboxes(t)) }
 
 // testClock is a clock that a test moves.
 type testClock struct {
