@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/settlemq/settle/doctor"
+	"github.com/settlemq/settle/store/migrate"
 )
 
 // findAdopted looks whether the outbox is a table of another owner.
@@ -34,7 +35,8 @@ func (x *examination) named(text string) string {
 	if x.adopted == nil {
 		return text
 	}
-	return strings.ReplaceAll(text, "t_outbox_event", x.adopted.plainName())
+	name := x.adopted.plainName()
+	return strings.NewReplacer(name, name, "t_outbox_event", name).Replace(text)
 }
 
 func (x *examination) adoptedChecks() []check {
@@ -82,23 +84,25 @@ func (x *examination) foreignTraces(ctx context.Context) (string, error) {
 	if err != nil || !lately {
 		return "", err
 	}
-	return fmt.Sprintf("%d rows that Settle's relay has not read were sent or taken by another, the last at %s (id %d)", rows, at.UTC().Format(time.RFC3339), last), nil
+	return fmt.Sprintf("%d rows were sent or taken by another relay than Settle's, the last at %s (id %d)", rows, at.UTC().Format(time.RFC3339), last), nil
 }
 
 // manyStrays is how many rows that were set back are looked at.
 const manyStrays = 1000
 
 func (x *examination) setBack(ctx context.Context) (diagnosis, error) {
-	if !x.adopted.sweepable() {
+	if !x.adopted.sweepable() || !x.adopted.StatusIndex {
 		return sound("the status is not looked at"), nil
 	}
 	var s stray
 	var looked, last int64
-	var again, dead []string
-	err := x.each(ctx, []any{&looked, &last, &s.id, &s.eventID, &s.sent, &s.givenUp}, func() {
+	var again, dead, tried []string
+	err := x.each(ctx, []any{&looked, &last, &s.id, &s.eventID, &s.sent, &s.givenUp, &s.tried}, func() {
 		switch {
 		case s.givenUp:
 			dead = append(dead, s.eventID)
+		case s.sent && s.tried:
+			tried = append(tried, s.eventID)
 		case s.sent:
 			again = append(again, s.eventID)
 		}
@@ -109,6 +113,10 @@ func (x *examination) setBack(ctx context.Context) (diagnosis, error) {
 	var p problems
 	if len(again) > 0 {
 		p.add(fmt.Sprintf("%d rows that were sent wait again (%s …); while another relay is at work they are not sent once more", len(again), again[0]), "stop the other relay; a quarter of an hour later they are sent again, or at once by settle outbox resend")
+	}
+	if len(tried) > 0 {
+		p.add(fmt.Sprintf("%d rows that were sent wait again (%s …): another relay has tried them too, and has saved them as it had read them", len(tried), tried[0]),
+			fmt.Sprintf("stop the other relay; then UPDATE %s SET status = %s WHERE event_id = … for each, or settle outbox resend to have it sent once more", x.adopted.plainName(), literal(x.adopted.Status[migrate.StatusSent][0])))
 	}
 	if len(dead) > 0 {
 		p.add(fmt.Sprintf("%d rows that are dead letters, or were passed, were set back (%s …)", len(dead), dead[0]), "settle dead replay")

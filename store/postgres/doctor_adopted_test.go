@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/settlemq/settle/doctor"
 	"github.com/settlemq/settle/relay"
@@ -57,4 +58,25 @@ func TestDoctorLooksAtAnAdoptedTableInThePlaceOfOurOwn(t *testing.T) {
 		f := c.findings()["old_relay"]
 		return fmt.Sprint(f), f.Verdict == doctor.Bad && strings.Contains(f.Found, "were sent or taken by another")
 	})
+}
+
+func TestDoctorReadsAPositionWithRunsOfOpenIdsAndNamesTheTableOnce(t *testing.T) {
+	c := newClassic(t, classicTable)
+	c.adopt(migrate.AdoptConfig{})
+	c.insert(1, 1, "PENDING")
+	r := c.relay(newMemory(t), relay.Config{HoleAge: time.Hour})
+	r.sends(1)
+	c.exec(`SELECT nextval('t_outbox_event_id_seq') FROM generate_series(1, 3)`)
+	c.insert(2, 2, "PENDING")
+	r.sends(2)
+	c.becomes("SENT 2")
+	found := c.findings()
+	if f := found["generation"]; f.Verdict != doctor.OK {
+		t.Errorf("generation: %+v", f)
+	}
+	for name, f := range found {
+		if strings.Contains(f.Found+f.Fix, c.schema+"."+c.schema) {
+			t.Errorf("%s names the table twice over: %+v", name, f)
+		}
+	}
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -37,7 +36,7 @@ func (x *examination) position(ctx context.Context) (readers []relay.Reader, err
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal([]byte(text), &readers); err != nil {
+	if readers, err = unpackReaders(text); err != nil {
 		return nil, fmt.Errorf("read checkpoint %d: %w", number, err)
 	}
 	return readers, nil

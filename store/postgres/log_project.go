@@ -23,12 +23,17 @@ const (
 	// Nobody is waited for: a row that somebody holds is noted, and written later.
 	// What was noted of a row before is over when it is written.
 	projectRows = `WITH want AS MATERIALIZED (%[1]s),
- held AS MATERIALIZED (SELECT e.id FROM %[2]s e JOIN want w ON w.id = e.id ORDER BY e.id FOR NO KEY UPDATE OF e SKIP LOCKED),
+ held AS MATERIALIZED (SELECT e.id, e.status FROM %[2]s e JOIN want w ON w.id = e.id ORDER BY e.id FOR NO KEY UPDATE OF e SKIP LOCKED),
  written AS (UPDATE %[2]s e SET %[3]s FROM want w, held h WHERE e.id = h.id AND w.id = h.id),
  noted AS (INSERT INTO t_outbox_projection (id, status, attempts, next_at, cause, noted_at)
   SELECT w.id, w.kind, w.attempts, w.next_at, w.cause, %[4]s FROM want w WHERE NOT EXISTS (SELECT 1 FROM held h WHERE h.id = w.id)
-  ON CONFLICT (id) DO UPDATE SET status = excluded.status, attempts = excluded.attempts, next_at = excluded.next_at, cause = excluded.cause, noted_at = excluded.noted_at)
+  ON CONFLICT (id) DO UPDATE SET status = excluded.status, attempts = excluded.attempts, next_at = excluded.next_at, cause = excluded.cause, noted_at = excluded.noted_at)%[5]s
 DELETE FROM t_outbox_projection p USING held h WHERE p.id = h.id`
+
+	// What our log had to send, and has sent, another relay has sent or taken too.
+	alsoTaken = `,
+ taken AS (UPDATE settle_adoption a SET foreign_id = greatest(a.foreign_id, f.last), foreign_rows = a.foreign_rows + f.rows, foreign_seen_at = $2
+  FROM (SELECT count(*) AS rows, max(h.id) AS last FROM held h WHERE h.status IN (%s) AND h.id <> ALL ($3::bigint[])) f WHERE f.rows > 0)`
 
 	wantSent   = `SELECT id, 'SENT' AS kind, 0 AS attempts, NULL::timestamptz AS next_at, '' AS cause FROM unnest($1::bigint[]) id`
 	wantOthers = `SELECT id, kind, attempts, next_at, cause FROM unnest($1::bigint[], $2::text[], $3::integer[], $4::timestamptz[], $5::text[]) AS w(id, kind, attempts, next_at, cause)`
@@ -65,9 +70,9 @@ func newProjection(a *adoption) projection {
 	}
 	sent := set(append([]string{"status = " + a.word(migrate.StatusSent)}, touched...)...)
 	return projection{
-		sent:   fmt.Sprintf(projectRows, wantSent, a.table(), sent, "$2::timestamptz"),
-		others: fmt.Sprintf(projectRows, wantOthers, a.table(), set(all...), "$6::timestamptz"),
-		noted:  fmt.Sprintf(projectRows, wantNoted, a.table(), set(all...), "$2::timestamptz"),
+		sent:   fmt.Sprintf(projectRows, wantSent, a.table(), sent, "$2::timestamptz", fmt.Sprintf(alsoTaken, a.words(migrate.StatusSent, migrate.StatusInFlight))),
+		others: fmt.Sprintf(projectRows, wantOthers, a.table(), set(all...), "$6::timestamptz", ""),
+		noted:  fmt.Sprintf(projectRows, wantNoted, a.table(), set(all...), "$2::timestamptz", ""),
 	}
 }
 
@@ -92,11 +97,14 @@ type outcomeOf struct {
 // once in it gets the last one.
 func (p *projection) queue(b *pgx.Batch, f *relay.Flush, now time.Time) {
 	if len(f.Sent) > 0 {
-		ids := make([]int64, len(f.Sent))
+		ids, sideways := make([]int64, len(f.Sent)), []int64{}
 		for i := range f.Sent {
 			ids[i] = f.Sent[i].ID
+			if f.Sent[i].From != relay.FromLog { // one that is sent once more is SENT already
+				sideways = append(sideways, ids[i])
+			}
 		}
-		b.Queue(p.sent, sortedOnce(ids), now)
+		b.Queue(p.sent, sortedOnce(ids), now, sideways)
 	}
 	others := map[int64]outcomeOf{}
 	for i := range f.Park {

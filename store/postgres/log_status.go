@@ -19,7 +19,8 @@ type statusSweep struct{ strays, foreign string }
 const (
 	// A stray is at or below the cursor that serves its topic, not open there,
 	// in no side table, and nothing that a person or the relay has given up.
-	// known is whether the relay itself has sent it.
+	// sent is whether the relay itself has sent it, tried whether it was set back
+	// by a program that has tried to send it.
 	findStrays = `WITH reader AS MATERIALIZED (SELECT destination, cursor FROM v_outbox_reader),
  unseen AS MATERIALIZED (SELECT destination, first_id, last_id FROM v_outbox_open),
  waiting AS MATERIALIZED (SELECT e.id FROM %[1]s e WHERE e.status IN (%[2]s) AND e.id > $1 AND e.id <= (SELECT max(cursor) FROM reader) ORDER BY e.id LIMIT $2),
@@ -27,12 +28,12 @@ const (
   WHERE NOT EXISTS (SELECT 1 FROM t_outbox_parked p WHERE p.id = w.id) AND NOT EXISTS (SELECT 1 FROM t_outbox_delayed t WHERE t.id = w.id)
   AND NOT EXISTS (SELECT 1 FROM t_outbox_extra x WHERE x.id = w.id) AND NOT EXISTS (SELECT 1 FROM t_outbox_projection q WHERE q.id = w.id)
   AND w.id > coalesce((SELECT g.last_id FROM t_outbox_gap g WHERE g.first_id <= w.id ORDER BY g.first_id DESC LIMIT 1), 0) ORDER BY w.id LIMIT $3)
-SELECT n.rows, n.last, coalesce(f.id, 0), coalesce(f.event_id, ''), coalesce(f.sent, false), coalesce(f.given_up, false)
+SELECT n.rows, n.last, coalesce(f.id, 0), coalesce(f.event_id, ''), coalesce(f.sent, false), coalesce(f.given_up, false), coalesce(f.tried, false)
 FROM (SELECT count(*) AS rows, coalesce(max(id), 0) AS last FROM waiting) n LEFT JOIN LATERAL (
 SELECT e.id, e.event_id, e.id > a.high_id OR EXISTS (SELECT 1 FROM v_outbox_sent s WHERE s.id = e.id AND s.first_id <= e.id AND s.last_id >= e.id) AS sent,
  EXISTS (SELECT 1 FROM t_dead_letter d WHERE d.consumer_group = '' AND d.event_id = e.event_id AND d.outbox_id = e.id AND d.state IN ('OPEN', 'REPLAYING', 'DISCARDED'))
-  OR EXISTS (SELECT 1 FROM settle_skip k WHERE k.event_id = e.event_id) AS given_up
-FROM loose l CROSS JOIN settle_adoption a JOIN settle_outbox_row() e ON e.id = l.id
+  OR EXISTS (SELECT 1 FROM settle_skip k WHERE k.event_id = e.event_id) AS given_up, %[3]s AS tried
+FROM loose l CROSS JOIN settle_adoption a JOIN settle_outbox_row() e ON e.id = l.id JOIN %[1]s t ON t.id = l.id
 LEFT JOIN reader m ON m.destination = '' LEFT JOIN reader o ON o.destination = e.topic AND o.destination <> ''
 WHERE e.id <= coalesce(o.cursor, m.cursor, 0)
 AND NOT EXISTS (SELECT 1 FROM unseen u WHERE u.destination = coalesce(o.destination, m.destination) AND e.id BETWEEN u.first_id AND u.last_id)) f ON true
@@ -66,7 +67,7 @@ const (
 func newStatusSweep(a *adoption) statusSweep {
 	waits := a.words(migrate.StatusPending, migrate.StatusRetry)
 	return statusSweep{
-		strays:  fmt.Sprintf(findStrays, a.table(), waits),
+		strays:  fmt.Sprintf(findStrays, a.table(), waits, a.tried()),
 		foreign: fmt.Sprintf(findForeign, a.table(), a.words(migrate.StatusSent, migrate.StatusInFlight)),
 	}
 }
@@ -76,14 +77,26 @@ type stray struct {
 	id      int64
 	eventID string
 	// sent is whether the relay has sent it, given up whether somebody has
-	// decided that it is not to be.
-	sent, givenUp bool
+	// decided that it is not to be, tried whether it was set back by a program
+	// that has tried to send it.
+	sent, givenUp, tried bool
+}
+
+// tried returns the expression that tells a row t which a program has saved
+// after it could not send it: an attempt is counted, and the next one lies
+// behind the change. A person who sets a status back leaves one of them alone.
+func (a *adoption) tried() string {
+	if !a.has("retry_count") || !a.has("next_retry_time") || a.Columns["next_retry_time"] != a.Columns["updated_at"] {
+		return "false"
+	}
+	return "t.retry_count > 0 AND t.next_retry_time > t.updated_at"
 }
 
 // sweepStatus lists what waits below the cursor. What the relay has not sent is
 // late. What it has sent was set back by a person, who asks for it once more, or
 // by another relay's program that writes back what it has read earlier: nothing
-// is sent again while one of those is at work.
+// is sent again while one of those is at work, and never what it has saved after
+// it could not send it.
 func (l *Log) sweepStatus(ctx context.Context, tx pgx.Tx, now time.Time, limit int) (late []int64, again []string, err error) {
 	var from int64
 	var foreign *bool
@@ -95,14 +108,15 @@ func (l *Log) sweepStatus(ctx context.Context, tx pgx.Tx, now time.Time, limit i
 		return nil, nil, err
 	}
 	busy := tag.RowsAffected() > 0 || foreign != nil && *foreign
-	if _, err := tx.Exec(ctx, dropTaken, limit); err != nil {
+	// Without an index the whole table would be read every time.
+	if _, err := tx.Exec(ctx, dropTaken, limit); err != nil || !l.s.adopted.StatusIndex {
 		return nil, nil, err
 	}
 	var s stray
 	looked, last, found := 0, int64(0), 0
-	err = each(ctx, tx, []any{&looked, &last, &s.id, &s.eventID, &s.sent, &s.givenUp}, func() {
+	err = each(ctx, tx, []any{&looked, &last, &s.id, &s.eventID, &s.sent, &s.givenUp, &s.tried}, func() {
 		switch {
-		case s.id == 0 || s.givenUp || s.sent && busy:
+		case s.id == 0 || s.givenUp || s.sent && (busy || s.tried):
 		case s.sent:
 			again = append(again, s.eventID)
 		default:
