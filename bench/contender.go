@@ -33,7 +33,7 @@ type conditions struct {
 // contenders in the order of the table. The raw limit is what others are
 // compared with.
 func contenders() []contender {
-	return []contender{raw(), settleDefault(), settleLean(), replication(), classic(), watermillLarge(), watermillDefault(), tutorial()}
+	return []contender{raw(), settleDefault(), settleLean(), settleAdopted(), settleUnprojected(), replication(), classic(), watermillLarge(), watermillDefault(), tutorial()}
 }
 
 const rawName = "raw"

@@ -42,6 +42,9 @@ func (r *report) judge() {
 		}
 		r.Goals = append(r.Goals, goal{"WAL of the lean relay", "≤ 5 bytes per event", fmt.Sprintf("%.1f", lean.WAL), verdict(lean.WAL <= 5)})
 	}
+	if row, found := r.relay(adoptedName); found {
+		r.adopted(row)
+	}
 	if row, found := r.relay("settle"); found {
 		r.scenes(row)
 	}
@@ -50,6 +53,18 @@ func (r *report) judge() {
 
 func (r *report) atLeast(name string, got, want float64, unit string) {
 	r.Goals = append(r.Goals, goal{name, fmt.Sprintf("≥ %g %s", want, unit), fmt.Sprintf("%.2f", got), verdict(got >= want)})
+}
+
+// adopted compares the relay that writes statuses with those that live by them.
+func (r *report) adopted(row relayRow) {
+	for _, g := range []struct {
+		than string
+		want float64
+	}{{"tutorial", 10}, {"classic", 1}} {
+		if other, found := r.relay(g.than); found && other.Rate > 0 {
+			r.atLeast("drain with statuses written ÷ "+other.Title, row.Rate/other.Rate, g.want, "×")
+		}
+	}
 }
 
 func (r *report) scenes(row relayRow) {

@@ -107,7 +107,7 @@ func (d *database) drop() error {
 			return err
 		}
 	}
-	for _, q := range []string{`SET client_min_messages = warning`, `DROP PUBLICATION IF EXISTS ` + d.name, `DROP SCHEMA ` + d.name + ` CASCADE`} {
+	for _, q := range []string{`SET client_min_messages = warning`, `DROP PUBLICATION IF EXISTS ` + d.name, `DROP SCHEMA IF EXISTS ` + beside(d.name) + ` CASCADE`, `DROP SCHEMA ` + d.name + ` CASCADE`} {
 		if _, err := d.server.admin.Exec(ctx, q); err != nil {
 			return fmt.Errorf("drop the schema: %w", err)
 		}
