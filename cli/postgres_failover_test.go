@@ -40,7 +40,7 @@ func TestASynchronousStandbyTakesOverWithAllThatWasAnswered(t *testing.T) {
 	primary, standby := pgserver.OwnPair(t)
 	primary.Exec("ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
 	primary.Await("SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')")
-	l := relayOf(t, either(t, primary.URL(""), standby.Host(), "pair"), 1)
+	l := relayOf(t, primary.Either(standby, "pair"), 1)
 	l.under(4, func() {
 		l.sent(150)
 		standby.Kill()
@@ -60,7 +60,7 @@ func TestASynchronousStandbyTakesOverWithAllThatWasAnswered(t *testing.T) {
 func TestAnAsynchronousStandbyThatLaggedLosesOnlyWhatTheDatabaseLost(t *testing.T) {
 	t.Parallel()
 	primary, standby := pgserver.OwnPair(t)
-	l := relayOf(t, either(t, primary.URL(""), standby.Host(), "pair"), 1)
+	l := relayOf(t, primary.Either(standby, "pair"), 1)
 	l.under(4, func() {
 		l.sent(150)
 		standby.Exec("ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()")

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -329,18 +328,6 @@ func TestAnAccountFindsWhatIsLostGoneReorderedAndForgotten(t *testing.T) {
 			t.Errorf("%s: found %v (%+v), want %v", name, n, got, x.want)
 		}
 	}
-}
-
-// either returns a URL that leads to whichever of two servers can be written to.
-func either(t *testing.T, one, other, schema string) string {
-	t.Helper()
-	u, err := url.Parse(one)
-	if err != nil {
-		t.Fatal("the server's URL can't be read")
-	}
-	u.Host += "," + other
-	u.RawQuery = url.Values{"target_session_attrs": {"read-write"}, "search_path": {schema}}.Encode()
-	return u.String()
 }
 
 // hold runs a statement in a transaction that stays open until it is let go.

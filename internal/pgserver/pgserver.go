@@ -132,6 +132,15 @@ func (s *Server) URL(schema string) string {
 // Host returns host:port.
 func (s *Server) Host() string { return s.url.Host }
 
+// Either returns how a schema is reached on whichever of two servers can be
+// written to.
+func (s *Server) Either(other *Server, schema string) string {
+	u := *s.url
+	u.Host += "," + other.url.Host
+	u.RawQuery = url.Values{"target_session_attrs": {"read-write"}, "search_path": {schema}}.Encode()
+	return u.String()
+}
+
 // DataDir is where the server keeps its data.
 func (s *Server) DataDir() string { return filepath.Join(s.dir, s.name, "data") }
 

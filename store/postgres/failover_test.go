@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -35,17 +34,6 @@ func (g *gate) Commit(ctx context.Context, l relay.Lease, f relay.Flush) error {
 	return g.Store.Commit(ctx, l, f)
 }
 
-func eitherOf(t *testing.T, primary, standby *pgserver.Server, schema string) string {
-	t.Helper()
-	u, err := url.Parse(primary.URL(""))
-	if err != nil {
-		t.Fatal("the server's URL can't be read")
-	}
-	u.Host += "," + standby.Host()
-	u.RawQuery = url.Values{"target_session_attrs": {"read-write"}, "search_path": {schema}}.Encode()
-	return u.String()
-}
-
 // appendRows appends in one transaction; while a standby takes over it is tried
 // again.
 func appendRows(t *testing.T, s *postgres.Store, name string, n int) {
@@ -74,7 +62,7 @@ func appendRows(t *testing.T, s *postgres.Store, name string, n int) {
 // newest checkpoint.
 func TestIDsThatAStandbyGivesAgainAreRead(t *testing.T) {
 	primary, standby := pgserver.OwnPair(t)
-	s := postgres.OpenForTest(t, eitherOf(t, primary, standby, "again"), postgres.Config{})
+	s := postgres.OpenForTest(t, primary.Either(standby, "again"), postgres.Config{})
 	b := memory.New(memory.Config{})
 	defer func() { _ = b.Close() }()
 	ctx, cancel := context.WithCancel(t.Context())
