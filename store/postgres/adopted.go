@@ -70,9 +70,8 @@ func (a *adoption) plainName() string { return a.Schema + "." + a.Name }
 // envelope reports whether payloads are whole envelopes.
 func (a *adoption) envelope() bool { return a != nil && a.Payload == migrate.PayloadEnvelope }
 
-// sweepable reports whether the status of rows says what they wait for, and can
-// be searched.
-func (a *adoption) sweepable() bool { return a != nil && a.Project && a.StatusIndex }
+// sweepable reports whether the status of rows says what they wait for.
+func (a *adoption) sweepable() bool { return a != nil && a.Project }
 
 func (a *adoption) has(column string) bool { return a.Columns[column] != "" }
 
