@@ -160,7 +160,10 @@ func (c *Crew) share() {
 }
 
 // fair is how many of so many lanes each crew leads at most.
-func fair(lanes, crews int) int { return (lanes + crews - 1) / max(1, crews) }
+func fair(lanes, crews int) int {
+	crews = max(1, crews)
+	return (lanes + crews - 1) / crews
+}
 
 // keep runs one relay to its end.
 func (c *Crew) keep(ctx context.Context, p *post) error {
