@@ -19,6 +19,9 @@ const (
 	codeTooMany    = 1040
 	codeReadOnly   = 1290
 	codeDiskFull   = 1021
+	codeNeedsRight = 1227 // one that is not of a database
+	codeLockWait   = 1205
+	codeNoWait     = 3572 // MySQL: a lock is not given at once
 )
 
 // explain puts what a person can mend into a sentence, with the SQL for it.

@@ -9,7 +9,8 @@
 // Its SQL is what MariaDB 10.6 and MySQL 8.0.16 both speak, without triggers,
 // stored functions and rights beyond those on its own database.
 //
-// Read the files in this order: mysql.go, connect.go, session.go, outbox.go.
+// Read the files in this order: mysql.go, connect.go, session.go, outbox.go,
+// log.go and its parts.
 package mysql
 
 import (

@@ -142,13 +142,21 @@ func (s *Store) session(own, readOnly bool) map[string]string {
 	set["sql_mode"] = strictly
 	set["innodb_lock_wait_timeout"] = seconds(s.cfg.LockTimeout)
 	set["wait_timeout"] = seconds(s.cfg.IdleTimeout)
+	set["net_read_timeout"] = seconds(s.cfg.IdleTimeout)
 	if s.server.mariadb {
 		set["max_statement_time"] = seconds(s.cfg.StatementTimeout)
+		set["@settle_run"] = fmt.Sprintf(runOfServer, "@@server_id", "information_schema")
 	} else {
 		set["max_execution_time"] = strconv.FormatInt(s.cfg.StatementTimeout.Milliseconds(), 10)
+		set["information_schema_stats_expiry"] = "0"
+		set["@settle_run"] = fmt.Sprintf(runOfServer, "@@server_uuid", "performance_schema")
 	}
 	return set
 }
+
+// runOfServer names the run of the server that answers, by who it is and when
+// it began; see Log.serverRun. Both times are of the same second.
+const runOfServer = `(SELECT CONCAT(%s, '@', @@hostname, ':', @@port, ' since ', UNIX_TIMESTAMP() - variable_value) FROM %s.global_status WHERE variable_name = 'Uptime')`
 
 // seconds is how the server counts time: whole ones, at least one.
 func seconds(d time.Duration) string {

@@ -90,6 +90,7 @@ CREATE TABLE IF NOT EXISTS t_outbox_parked (
   class         VARCHAR(64)  NOT NULL,
   cause         MEDIUMTEXT   NOT NULL,
   suspect       BOOLEAN      NOT NULL DEFAULT false, -- was in doubt when a process died
+  tried_together INT         NOT NULL DEFAULT 0,    -- how many suspects its last recorded try had; 0: it was not tried as one
   dead          BOOLEAN      NOT NULL DEFAULT false, -- has a dead letter and holds its key
   parked_at     DATETIME(6)  NOT NULL,
   UNIQUE KEY u_outbox_parked (id, destination),

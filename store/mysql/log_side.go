@@ -1,0 +1,129 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/relay"
+)
+
+// What stands before rowColumns: id, event id, type, key, topic and message id
+// by the side table, attempts, park number, suspect, dead, due time, how many
+// were tried together. %s is for destinations that are held.
+const (
+	sideParked = `SELECT p.id, p.event_id, p.event_type, p.aggregate_id, p.destination, p.message_id, p.attempts, p.park_no, p.suspect, p.dead, CAST(NULL AS DATETIME(6)), p.tried_together, ` +
+		rowColumns + ` FROM t_outbox_parked p LEFT JOIN t_outbox_event e ON e.id = p.id
+WHERE p.destination = ? AND p.aggregate_id = ? ORDER BY p.park_no LIMIT ?`
+
+	sideDelayed = `SELECT t.id, t.event_id, '', t.aggregate_id, t.destination, '', 0, 0, 0, 0, t.due_at, 0, ` +
+		rowColumns + ` FROM t_outbox_delayed t FORCE INDEX (i_outbox_delayed_due) LEFT JOIN t_outbox_event e ON e.id = t.id
+WHERE t.due_at <= ?%s ORDER BY t.due_at, t.id LIMIT ?`
+
+	sideExtra = `SELECT x.id, '', '', '', '', x.message_id, 0, 0, 0, 0, CAST(NULL AS DATETIME(6)), 0, ` +
+		rowColumns + ` FROM t_outbox_extra x FORCE INDEX (PRIMARY) LEFT JOIN t_outbox_event e ON e.id = x.id
+WHERE x.id > 0%s ORDER BY x.id LIMIT ?`
+
+	nextDelayed = `SELECT min(t.due_at) FROM t_outbox_delayed t WHERE t.due_at > ?%s`
+)
+
+// Side implements relay.Store. Of a parked key it returns nothing from its
+// first dead row on: those wait for a person.
+func (l *Log) Side(ctx context.Context, q relay.SideQuery) (relay.SidePage, error) {
+	p, err := l.side(ctx, q)
+	if err != nil {
+		return relay.SidePage{}, fmt.Errorf("read side table: %w", explain(err))
+	}
+	return p, nil
+}
+
+func (l *Log) side(ctx context.Context, q relay.SideQuery) (p relay.SidePage, err error) {
+	switch q.Side {
+	case relay.SideParked:
+		return p, l.readSide(ctx, q, &p, sideParked, q.Destination, q.Key)
+	case relay.SideDelayed:
+		// None but this leader delays a row between the two statements.
+		held, names := notHeld("t.destination", q.Held)
+		args := append([]any{q.Now.UTC()}, names...)
+		if err := l.readSide(ctx, q, &p, fmt.Sprintf(sideDelayed, held), args...); err != nil || !p.Next.IsZero() {
+			return p, err
+		}
+		var next timeColumn
+		err = l.s.own.QueryRowContext(ctx, fmt.Sprintf(nextDelayed, held), args...).Scan(&next)
+		p.Next = next.Time
+		return p, err
+	default:
+		held, names := notHeld("coalesce(e.topic, '')", q.Held)
+		return p, l.readSide(ctx, q, &p, fmt.Sprintf(sideExtra, held), names...)
+	}
+}
+
+// notHeld is the condition that a column names none of the destinations.
+func notHeld(column string, held []string) (condition string, names []any) {
+	if len(held) == 0 {
+		return "", nil
+	}
+	for _, name := range held {
+		names = append(names, name)
+	}
+	return " AND " + column + " NOT IN (?" + strings.Repeat(",?", len(held)-1) + ")", names
+}
+
+func (l *Log) readSide(ctx context.Context, q relay.SideQuery, p *relay.SidePage, query string, args ...any) error {
+	room := l.room(q.MaxRows, q.MaxBytes)
+	err := readSideRows(ctx, l.s.own, p, &room, query, append(args, room.Limit()))
+	l.took(&room, q.MaxRows, p.More, err)
+	return err
+}
+
+func readSideRows(ctx context.Context, db querier, p *relay.SidePage, room interface{ Takes(size int) bool }, query string, args []any) error {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	var v sideRow
+	into := v.into()
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		if v.dead {
+			return nil
+		}
+		row, size := v.row()
+		if !room.Takes(size) {
+			p.More, p.Next = true, v.due.Time
+			return nil
+		}
+		p.Rows = append(p.Rows, row)
+	}
+	return rows.Err()
+}
+
+// sideRow is a row of a side table and its event.
+type sideRow struct {
+	id, parkNo                                int64
+	eventID, eventType, key, topic, messageID string
+	attempts, together                        int
+	suspect, dead                             bool
+	due                                       timeColumn
+	event                                     eventRow
+}
+
+func (r *sideRow) into() []any {
+	return append([]any{&r.id, &r.eventID, &r.eventType, &r.key, &r.topic, &r.messageID, &r.attempts, &r.parkNo, &r.suspect, &r.dead, &r.due, &r.together}, r.event.into()...)
+}
+
+func (r *sideRow) row() (relay.Row, int) {
+	row, size := relay.Row{}, 0
+	if r.event.id.set {
+		row, size = r.event.row()
+	} else {
+		row.Gone = true
+		row.Event = &settle.Event{ID: r.eventID, Type: r.eventType, AggregateID: r.key, Topic: r.topic}
+	}
+	row.ID, row.MessageID, row.Attempts, row.ParkNo, row.Suspect, row.Together = r.id, r.messageID, r.attempts, r.parkNo, r.suspect, r.together
+	return row, size
+}
