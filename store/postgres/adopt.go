@@ -132,6 +132,8 @@ func refused(p migrate.AdoptPlan) error {
 const (
 	putAdoption = `INSERT INTO settle_adoption (one, decided, begun_at) VALUES (1, $1::json, clock_timestamp()) ON CONFLICT (one) DO UPDATE SET decided = excluded.decided`
 
+	presentSchema = `SELECT coalesce(current_schema(), '')`
+
 	isAdopted = `SELECT coalesce((SELECT adopted_at IS NOT NULL FROM settle_adoption), false)`
 )
 
@@ -159,7 +161,11 @@ func (a *Adopt) Run(ctx context.Context) (migrate.AdoptPlan, error) {
 }
 
 func (a *Adopt) run(ctx context.Context, conn *pgx.Conn, l *adoptLook) (err error) {
-	if err := makeSchema(ctx, conn, "", a.schema); err != nil {
+	var current string
+	if err := conn.QueryRow(ctx, presentSchema).Scan(&current); err != nil {
+		return err
+	}
+	if err := makeSchema(ctx, conn, current, a.schema); err != nil {
 		return err
 	}
 	unlock, err := lockMigrations(ctx, conn.Config())

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	idSource = `SELECT CASE WHEN a.attidentity <> '' THEN 'identity' ELSE 'sequence' END, s.seqincrement, s.seqcache
+	idSource = `SELECT CASE WHEN a.attidentity <> '' THEN 'identity' ELSE 'sequence' END, s.seqincrement, s.seqcache, s.seqrelid::regclass::text,
+ has_sequence_privilege(s.seqrelid, 'USAGE') OR has_sequence_privilege(s.seqrelid, 'SELECT')
 FROM pg_attribute a JOIN pg_sequence s ON s.seqrelid = pg_get_serial_sequence($1, 'id')::regclass WHERE a.attrelid = to_regclass($1) AND a.attname = 'id'`
 	newestIDs = `SELECT id FROM (SELECT id FROM %s ORDER BY id DESC LIMIT 5000) newest ORDER BY id`
 	idIndex   = `SELECT EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
@@ -29,14 +30,17 @@ func (a *Adopt) ids(ctx context.Context, l *adoptLook) error {
 		l.refuse("no index begins with the id of %s; CREATE UNIQUE INDEX CONCURRENTLY ON %[1]s (id)", l.plan.Table)
 		return nil
 	}
-	var source string
-	increment, cache := int64(1), int64(1)
-	err := l.conn.QueryRow(ctx, idSource, table).Scan(&source, &increment, &cache)
+	var source, sequence string
+	readable, increment, cache := true, int64(1), int64(1)
+	err := l.conn.QueryRow(ctx, idSource, table).Scan(&source, &increment, &cache, &sequence, &readable)
 	if errors.Is(err, pgx.ErrNoRows) {
 		source, err = "given by the application", nil
 	}
 	if err != nil {
 		return err
+	}
+	if !readable { // it tells whether the table was restored or emptied
+		l.refuse("the role may not read %s: GRANT SELECT ON SEQUENCE %[1]s TO …", sequence)
 	}
 	rows, err := l.conn.Query(ctx, fmt.Sprintf(newestIDs, table))
 	if err != nil {

@@ -105,9 +105,9 @@ func (a *Adopt) find(ctx context.Context, l *adoptLook) error {
 	case kind != "r" && kind != "p":
 		l.refuse("%s is not a table", l.plan.Table)
 	case !reads:
-		l.refuse("the role may not read %s: GRANT SELECT ON %[1]s TO CURRENT_USER", l.plan.Table)
+		l.refuse("the role may not read %s: GRANT SELECT ON %[1]s TO …", l.plan.Table)
 	case !writes && l.adoption.Project:
-		l.refuse("the role may not update %s: GRANT UPDATE ON %[1]s TO CURRENT_USER, or --project=false, which leaves the status as it is", l.plan.Table)
+		l.refuse("the role may not update %s: GRANT UPDATE ON %[1]s TO …, or --project=false, which leaves the status as it is", l.plan.Table)
 	case l.done && l.before.plainName() != l.plan.Table:
 		l.refuse("schema %s has adopted %s; a second table needs a schema of its own in the URL", a.schema, l.before.plainName())
 	}
