@@ -20,15 +20,17 @@ import (
 type projection struct{ sent, others, noted string }
 
 const (
-	// Nobody is waited for: a row that somebody holds is noted, and written later.
+	// Nobody is waited for: a row that somebody holds, or has changed since the
+	// statement began, is noted, and written later. Where it is in the table is
+	// known from locking it, which saves a second search.
 	// What was noted of a row before is over when it is written.
 	projectRows = `WITH want AS MATERIALIZED (%[1]s),
- held AS MATERIALIZED (SELECT w.*, e.status FROM %[2]s e JOIN want w ON w.id = e.id ORDER BY e.id FOR NO KEY UPDATE OF e SKIP LOCKED),
- written AS (UPDATE %[2]s e SET %[3]s FROM held w WHERE e.id = w.id),
+ held AS MATERIALIZED (SELECT w.*, e.status, e.ctid AS at FROM %[2]s e JOIN want w ON w.id = e.id ORDER BY e.id FOR NO KEY UPDATE OF e SKIP LOCKED),
+ written AS (UPDATE %[2]s e SET %[3]s FROM held w WHERE e.ctid = w.at AND e.id = w.id RETURNING e.id),
  noted AS (INSERT INTO t_outbox_projection (id, status, attempts, next_at, cause, noted_at)
-  SELECT w.id, w.kind, w.attempts, w.next_at, w.cause, %[4]s FROM want w WHERE NOT EXISTS (SELECT 1 FROM held h WHERE h.id = w.id)
+  SELECT w.id, w.kind, w.attempts, w.next_at, w.cause, %[4]s FROM want w WHERE NOT EXISTS (SELECT 1 FROM written h WHERE h.id = w.id)
   ON CONFLICT (id) DO UPDATE SET status = excluded.status, attempts = excluded.attempts, next_at = excluded.next_at, cause = excluded.cause, noted_at = excluded.noted_at)%[5]s
-DELETE FROM t_outbox_projection p USING held h WHERE p.id = h.id`
+DELETE FROM t_outbox_projection p USING written h WHERE p.id = h.id`
 
 	// What our log had to send, and has sent, another relay has sent or taken too.
 	alsoTaken = `,
