@@ -51,6 +51,8 @@ const (
 	anybodyLeads = `SELECT owner FROM t_outbox_lease l WHERE NOT clean AND EXISTS (SELECT 1 FROM settle_renewal r
 WHERE r.scope = $1 AND r.name = l.lane::text AND r.epoch = l.epoch AND r.expires_at > clock_timestamp()) FOR UPDATE`
 
+	wasDivided = `SELECT EXISTS (SELECT 1 FROM t_outbox_lease WHERE lane <> 0)`
+
 	// What the other relay has not sent says so itself. What our own has given
 	// up, and what a person has asked for, stays.
 	forgetPosition = `WITH gone AS (DELETE FROM t_outbox_extra WHERE message_id = ''), put AS (DELETE FROM t_outbox_delayed), cold AS (DELETE FROM t_outbox_gap),
@@ -68,6 +70,13 @@ func (a *Adopt) forget(ctx context.Context, conn *pgx.Conn) error {
 			return fmt.Errorf("a relay of Settle is at work (%s); stop it, and begin anew then: %w", owner, migrate.ErrNotAdoptable)
 		case !errors.Is(err, pgx.ErrNoRows):
 			return err
+		}
+		var divided bool
+		if err := tx.QueryRow(ctx, wasDivided).Scan(&divided); err != nil {
+			return err
+		}
+		if divided {
+			return fmt.Errorf("its lanes were changed since it was adopted: take Settle's tables back (settle migrate down --to 0) and adopt it as at the first time: %w", migrate.ErrNotAdoptable)
 		}
 		// Crash here: the next run lists from the start.
 		_, err = tx.Exec(ctx, forgetPosition)
