@@ -23,7 +23,7 @@ const (
 	backlogLate = `SELECT count(*), count(*), min(w.appended_at)
 FROM (SELECT e.appended_at FROM t_outbox_extra x STRAIGHT_JOIN t_outbox_event e ON e.id = x.id LIMIT ?) w`
 	backlogDue = `SELECT count(*), count(*), min(w.due_at)
-FROM (SELECT d.due_at FROM t_outbox_delayed d FORCE INDEX (i_outbox_delayed_due) STRAIGHT_JOIN t_outbox_event e ON e.id = d.id WHERE d.due_at <= ? ORDER BY d.due_at LIMIT ?) w`
+FROM (SELECT d.due_at FROM t_outbox_delayed d STRAIGHT_JOIN t_outbox_event e ON e.id = d.id WHERE d.due_at <= ? ORDER BY d.due_at LIMIT ?) w`
 	backlogParked = `SELECT count(*), count(*), min(w.appended_at)
 FROM (SELECT e.appended_at FROM t_outbox_parked p STRAIGHT_JOIN t_outbox_event e ON e.id = p.id ORDER BY p.park_no LIMIT ?) w`
 

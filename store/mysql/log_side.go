@@ -18,7 +18,7 @@ const (
 WHERE p.destination = ? AND p.aggregate_id = ? ORDER BY p.park_no LIMIT ?`
 
 	sideDelayed = `SELECT t.id, t.event_id, '', t.aggregate_id, t.destination, '', 0, 0, 0, 0, t.due_at, 0, ` +
-		rowColumns + ` FROM t_outbox_delayed t FORCE INDEX (i_outbox_delayed_due) LEFT JOIN t_outbox_event e ON e.id = t.id
+		rowColumns + ` FROM t_outbox_delayed t LEFT JOIN t_outbox_event e ON e.id = t.id
 WHERE t.due_at <= ?%s ORDER BY t.due_at, t.id LIMIT ?`
 
 	sideExtra = `SELECT x.id, '', '', '', '', x.message_id, 0, 0, 0, 0, CAST(NULL AS DATETIME(6)), 0, ` +

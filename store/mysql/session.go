@@ -35,6 +35,11 @@ func parseURL(raw string) (*driver.Config, error) {
 	cfg.Logger = &driver.NopLogger{}
 	// A matched row counts, whether or not it had the new value before.
 	cfg.ClientFoundRows = true
+	// A time that is finer than its column is a text to the server, which looks
+	// for none by index.
+	if err := cfg.Apply(driver.TimeTruncate(time.Microsecond)); err != nil {
+		return nil, err
+	}
 	for name := range u.Query() {
 		if name != "tls" && name != "tls_ca" {
 			return nil, fmt.Errorf("the URL's setting %q is not known; there are tls and tls_ca", name)
