@@ -145,7 +145,7 @@ func (p *process) relay(ctx context.Context, m *member) error {
 		// Timers are all that is delayed here, and the rules may set short ones.
 		cfg.DelayAhead = 100 * time.Millisecond
 	}
-	return relay.New(m.db.Log, p.broker, cfg).Run(ctx)
+	return relay.NewCrew(m.db.NewLog, p.broker, cfg).Run(ctx)
 }
 
 // calls is how many events of a service may wait for an outside system at a

@@ -51,6 +51,14 @@ func (s *Store) Ring(ctx context.Context) error {
 	return err
 }
 
+// wake wakes all that wait in this process.
+func (b *bell) wake() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.rung)
+	b.rung = make(chan struct{})
+}
+
 // ring wakes this process's relays and reports whether another's is to be told.
 func (b *bell) ring(now time.Time) bool {
 	b.mu.Lock()
@@ -106,6 +114,9 @@ func (b *bell) listen(ctx context.Context) {
 		return
 	}
 	_, err := b.conn.WaitForNotification(ctx)
+	if err == nil {
+		b.wake() // relays of other lanes wait beside
+	}
 	if err != nil && b.conn.IsClosed() {
 		b.conn = nil
 		<-ctx.Done()

@@ -94,3 +94,28 @@ func TestAWaitEndsWithItsContextAndAtItsLimit(t *testing.T) {
 		t.Errorf("woken after %v", d)
 	}
 }
+
+func TestANotificationWakesTheRelaysOfAllLanesOfAProcess(t *testing.T) {
+	at := DatabaseForTest(t)
+	relays, producer := OpenForTest(t, at, Config{}), OpenForTest(t, at, Config{})
+	if err := relays.Log().Wait(t.Context(), 100*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	var all []<-chan time.Duration
+	for range 3 {
+		all = append(all, waiting(t, relays.Log(), patience))
+	}
+	for there := 0; there < len(all); time.Sleep(time.Millisecond) {
+		relays.bell.mu.Lock()
+		there = relays.bell.leads
+		relays.bell.mu.Unlock()
+	}
+	if err := producer.Ring(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, took := range all {
+		if d := <-took; d >= patience/2 {
+			t.Errorf("one is woken after %v", d)
+		}
+	}
+}
