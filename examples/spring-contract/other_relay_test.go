@@ -14,7 +14,14 @@ func TestTwoRelaysAtOnceLoseNothingAndAreNamed(t *testing.T) {
 	orders.more(2 * customers)
 	adopt(t, d)
 	r := serve(t, d, t.TempDir())
-	orders.more(10 * customers)
+	orders.more(5 * customers)
+	// For a moment only the service's relay is at work: it leaves rows SENT that
+	// Settle has not read.
+	paused(t, r, "pause")
+	before := len(sentBySpring(t, d))
+	until(t, "the service's relay sends", func() bool { return len(sentBySpring(t, d)) > before+customers })
+	paused(t, r, "resume")
+	orders.more(5 * customers)
 	want := orders.stop(t)
 	d.await(t, "all is sent", allSent)
 	// Each has sent what the other may have sent too; together it is all.
@@ -31,6 +38,7 @@ func TestTwoRelaysAtOnceLoseNothingAndAreNamed(t *testing.T) {
 		}
 	}
 	t.Logf("%d events: %d sent by the service, %d by Settle", len(have), len(sent), len(published))
+	d.await(t, "the other relay is noticed", `SELECT foreign_rows > 0 FROM settle.settle_adoption`)
 	if said := command(t, 1, "doctor", "--db", d.adopted()); !strings.Contains(said, "rows were sent or taken by another relay") {
 		t.Errorf("doctor says\n%s", said)
 	}
