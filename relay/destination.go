@@ -15,6 +15,9 @@ type item struct {
 	// delayed row the cursor at the time when it came due.
 	order int64
 	from  Origin
+	// parkedAs is the key under which a parked row waits. Its owner may have
+	// changed the row's own since then, in mending it.
+	parkedAs string
 	// weight is the row's size in bytes.
 	weight int
 	// unknown counts publishes in a row whose outcome is not known while
@@ -26,6 +29,9 @@ type item struct {
 
 // key is the order key; a row that has none is alone with its own.
 func (it *item) key() string {
+	if it.from == FromParked {
+		return it.parkedAs
+	}
 	if it.row.Event == nil {
 		return keyOf(it.row.ID, "")
 	}

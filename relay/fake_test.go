@@ -245,10 +245,10 @@ func (s *fakeStore) Commit(_ context.Context, l Lease, f Flush) error {
 func (s *fakeStore) apply(f Flush) {
 	for _, r := range f.Sent {
 		s.rows[r.ID].sent = true
-		s.leave(r.From, r.ID, r.Destination, s.rows[r.ID].row.Event.AggregateID)
+		s.leave(r.From, r.ID, r.Destination)
 	}
 	for _, p := range f.Park {
-		s.leave(p.From, p.ID, p.Destination, p.Key)
+		s.leave(p.From, p.ID, p.Destination)
 		s.parkNo++
 		k := [2]string{p.Destination, p.Key}
 		if slices.ContainsFunc(s.parked[k], func(x fakeParked) bool { return x.row.ID == p.ID }) {
@@ -274,11 +274,11 @@ func (s *fakeStore) apply(f Flush) {
 		p.dead = true
 		s.dead[d.ID] = d
 		if d.Unblock {
-			s.leave(FromParked, d.ID, d.Destination, d.Key)
+			s.leave(FromParked, d.ID, d.Destination)
 		}
 	}
 	for _, d := range f.Delay {
-		s.leave(d.From, d.ID, d.Destination, d.Key)
+		s.leave(d.From, d.ID, d.Destination)
 		s.delayed[d.ID] = d
 	}
 	for _, id := range f.Cold {
@@ -286,25 +286,31 @@ func (s *fakeStore) apply(f Flush) {
 	}
 	for _, k := range f.Skip {
 		s.skipped[k.ID] = true
-		s.leave(k.From, k.ID, k.Destination, s.rows[k.ID].row.Event.AggregateID)
+		s.leave(k.From, k.ID, k.Destination)
 	}
 }
 
-func (s *fakeStore) leave(from Origin, id int64, destination, key string) {
+func (s *fakeStore) leave(from Origin, id int64, destination string) {
 	switch from {
 	case FromExtra:
 		delete(s.extra, id)
 	case FromDelayed:
 		delete(s.delayed, id)
 	case FromParked:
-		k := [2]string{destination, key}
-		n := len(s.parked[k])
-		s.parked[k] = slices.DeleteFunc(s.parked[k], func(p fakeParked) bool { return p.row.ID == id })
-		if len(s.parked[k]) == n {
-			s.errorf("id %d leaves the parked and is not there", id)
+		found := false
+		for k, rows := range s.parked {
+			n := len(rows)
+			if k[0] != destination {
+				continue
+			}
+			rows = slices.DeleteFunc(rows, func(p fakeParked) bool { return p.row.ID == id })
+			found = found || len(rows) < n
+			if s.parked[k] = rows; len(rows) == 0 {
+				delete(s.parked, k)
+			}
 		}
-		if len(s.parked[k]) == 0 {
-			delete(s.parked, k)
+		if !found {
+			s.errorf("id %d leaves the parked and is not there", id)
 		}
 	}
 }

@@ -115,6 +115,29 @@ func TestWhatWasReadOfAParkedKeyIsDroppedWhenOneOfItsRowsIsRefused(t *testing.T)
 	w.wantSound(t)
 }
 
+func TestAParkedRowWhoseKeyItsOwnerHasChangedIsSent(t *testing.T) {
+	w := newWorld(t, Config{Retry: settle.Backoff{Jitter: -1}})
+	w.broker.refuse = refuseEvents(settle.ScopeRecord, "e1", "e3")
+	w.store.add("", "a")
+	w.store.add("", "a")
+	w.store.add("k", "a")
+	w.store.add("k", "a")
+	w.run(time.Second)
+	// The event is another value, because the one that was read stays as it was.
+	for id, key := range map[int64]string{1: "mended", 3: "other"} {
+		e := *w.store.rows[id].row.Event
+		e.AggregateID = key
+		w.store.rows[id].row.Event = &e
+	}
+	w.run(3 * time.Second) // it is refused once more under its new key
+	w.broker.refuse = nil
+	w.run(time.Minute)
+	w.wantSent(t, "e2", "e1", "e3", "e4")
+	if len(w.store.parked) > 0 || w.m.parked > 0 {
+		t.Errorf("still parked: %v", w.store.parked)
+	}
+}
+
 func TestARowThatShowsUpLateIsSentBeforeWhatWaitsBehindItsID(t *testing.T) {
 	w := newWorld(t, Config{})
 	w.broker.refuse = func(settle.Message) error { return errNoAnswer }

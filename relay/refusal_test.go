@@ -103,7 +103,7 @@ func TestADiscardedHeadLetsThoseBehindItGoOn(t *testing.T) {
 	if d := w.store.dead[1]; d.Class != settle.ClassPermanent || d.Attempts != 1 {
 		t.Fatalf("a permanent refusal is not dead at once: %+v", d)
 	}
-	w.store.leave(FromParked, 1, "a", "bad")
+	w.store.leave(FromParked, 1, "a")
 	w.run(3 * time.Second)
 	w.wantSent(t, "e2")
 	if w.m.parked != 0 {

@@ -287,7 +287,7 @@ func (m *Machine) parkedLoaded(in SideLoaded) {
 // drainRow takes one parked row in hand. It returns false when those behind it
 // must wait.
 func (m *Machine) drainRow(d *destination, pk *parkedKey, row Row, head bool) bool {
-	it := item{row: row, from: FromParked, order: row.ID}
+	it := item{row: row, from: FromParked, parkedAs: pk.key, order: row.ID}
 	it.weight = it.size()
 	f := failure{attempts: row.Attempts}
 	switch {
