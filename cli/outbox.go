@@ -9,7 +9,7 @@ import (
 )
 
 func (a *app) outboxCommand() *cobra.Command {
-	return group("outbox", "Send events of an outbox again, or start a relay again after a restore",
+	return group("outbox", "Send events of an outbox again, start a relay again after a restore, or change by how many it is read",
 		a.outboxResendCommand(), a.outboxRestartCommand(), a.outboxAdoptCommand(), a.outboxLanesCommand())
 }
 

@@ -59,18 +59,22 @@ func (l *Log) lane() relay.Lane {
 	return lane
 }
 
-// laneStanding is a lane, and whether it may be led.
+// laneStanding is a lane, and whether it may be led. ready is whether it might
+// begin, if it has not.
 type laneStanding struct {
 	relay.Lane
-	begun, ended bool
+	begun, ready, ended bool
 }
 
-const readLane = `SELECT d.generation, $1 - d.first_lane, d.lanes, d.begun_at IS NOT NULL, coalesce((SELECT ended FROM t_outbox_lease WHERE lane = $1), false)
+const readLane = `SELECT d.generation, $1 - d.first_lane, d.lanes, d.begun_at IS NOT NULL,
+ NOT EXISTS (SELECT 1 FROM t_outbox_division p CROSS JOIN LATERAL generate_series(p.first_lane, p.first_lane + p.lanes - 1) i
+  WHERE p.generation = d.generation - 1 AND NOT EXISTS (SELECT 1 FROM t_outbox_lease l WHERE l.lane = i AND l.ended)),
+ coalesce((SELECT ended FROM t_outbox_lease WHERE lane = $1), false)
 FROM t_outbox_division d WHERE $1 >= d.first_lane AND $1 < d.first_lane + d.lanes`
 
 func laneNow(ctx context.Context, tx pgx.Tx, number int) (laneStanding, error) {
 	is := laneStanding{Lane: relay.Lane{Number: number}}
-	err := tx.QueryRow(ctx, readLane, number).Scan(&is.Generation, &is.Index, &is.Of, &is.begun, &is.ended)
+	err := tx.QueryRow(ctx, readLane, number).Scan(&is.Generation, &is.Index, &is.Of, &is.begun, &is.ready, &is.ended)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = errors.New("the outbox has no such lane")
 	}

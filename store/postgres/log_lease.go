@@ -56,7 +56,7 @@ func (l *Log) lead(ctx context.Context, want relay.Lease, ttl time.Duration) (re
 		return err
 	})
 	not := relay.Lease{Owner: want.Owner, Lane: want.Lane, Ended: lane.ended}
-	if err == nil && !lane.begun {
+	if not.Early = err == nil && !lane.begun; not.Early && lane.ready {
 		lane.begun, err = l.begin(ctx, lane.Generation)
 		not.Early = !lane.begun
 	}
