@@ -34,7 +34,7 @@ var imports = map[string]struct{ ours, others []string }{
 	"store/outboxlog":        {ours: []string{"", "relay"}},
 	"store/consumelog":       {ours: []string{"", "govern"}},
 	"store/sqlite":           {ours: []string{"", "store/migrate", "store/consumelog", "relay", "govern", "doctor"}, others: []string{"modernc.org/sqlite", "golang.org/x/sys"}},
-	"store/mysql":            {ours: []string{"", "store/migrate", "store/outboxlog", "relay"}, others: []string{"github.com/go-sql-driver/mysql"}},
+	"store/mysql":            {ours: []string{"", "store/migrate", "store/consumelog", "store/outboxlog", "relay", "govern"}, others: []string{"github.com/go-sql-driver/mysql"}},
 	"store/postgres":         {ours: []string{"", "store/migrate", "store/consumelog", "relay", "govern", "doctor"}, others: []string{"github.com/jackc/pgx/v5"}},
 	"store/storetest":        {ours: []string{"", "relay", "govern"}},
 	"store/storetest/broken": {ours: []string{"", "relay", "govern", "store/storetest"}},
