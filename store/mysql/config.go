@@ -4,8 +4,8 @@ import "time"
 
 // Config says how a database is opened. The zero value works.
 type Config struct {
-	// MaxConns is how many connections business transactions and consumers may
-	// have at once, and as many again may read. Defaults to 16.
+	// MaxConns is how many connections business transactions may have at once;
+	// as many again may consume, and as many may read. Defaults to 16.
 	MaxConns int
 	// ConnectTimeout bounds the making of a connection. Defaults to 5 s.
 	ConnectTimeout time.Duration

@@ -57,7 +57,8 @@ func (s *Store) open(ctx context.Context, url string) error {
 			return err
 		}
 	}
-	return nil
+	s.consume, err = s.consumers(cfg)
+	return err
 }
 
 func pool(cfg *driver.Config, set map[string]string, conns int, idle time.Duration) (*sql.DB, error) {

@@ -20,6 +20,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/settlemq/settle"
 )
 
 //go:embed migrations/*.sql
@@ -33,12 +35,16 @@ type Store struct {
 	cfg     Config
 	service string
 	server  server
-	now     func() time.Time
+	// member names this Store among those of all processes that consume.
+	member string
+	now    func() time.Time
 	// The relay and leases have connections of their own: a business that has
-	// taken all of its own must not stop them.
-	own    *sql.DB
-	db     *sql.DB
-	reader *sql.DB
+	// taken all of its own must not stop them. So have consumers, whose waits
+	// are bounded and whose transactions are watched.
+	own     *sql.DB
+	db      *sql.DB
+	reader  *sql.DB
+	consume *sql.DB
 }
 
 // Open connects to the database at url (mysql://user:password@host:port/name)
@@ -50,7 +56,7 @@ type Store struct {
 // be written to, or the database is foreign (see Config.Existing). No error
 // shows the password.
 func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
-	s := &Store{cfg: cfg.withDefaults(), now: time.Now}
+	s := &Store{cfg: cfg.withDefaults(), now: time.Now, member: settle.NewID()}
 	if cfg.Clock != nil {
 		s.now = cfg.Clock
 	}
@@ -89,7 +95,7 @@ var readCommitted = sql.TxOptions{Isolation: sql.LevelReadCommitted}
 // Closing twice is harmless.
 func (s *Store) Close() error {
 	var errs []error
-	for _, db := range []*sql.DB{s.own, s.db, s.reader} {
+	for _, db := range []*sql.DB{s.own, s.db, s.reader, s.consume} {
 		if db != nil {
 			errs = append(errs, db.Close())
 		}

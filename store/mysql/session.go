@@ -133,9 +133,9 @@ const strictly = "'STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVI
 // for longer than a lease.
 func (s *Store) session(own, readOnly bool) map[string]string {
 	set := map[string]string{"time_zone": "'+00:00'"}
-	isolation, only := "transaction_isolation", "transaction_read_only"
+	only := "transaction_read_only"
 	if s.server.mariadb {
-		isolation, only = "tx_isolation", "tx_read_only"
+		only = "tx_read_only"
 	}
 	if readOnly {
 		set[only] = "1"
@@ -143,7 +143,7 @@ func (s *Store) session(own, readOnly bool) map[string]string {
 	if !own {
 		return set
 	}
-	set[isolation] = "'READ-COMMITTED'"
+	set[s.server.isolation()] = "'READ-COMMITTED'"
 	set["sql_mode"] = strictly
 	set["innodb_lock_wait_timeout"] = seconds(s.cfg.LockTimeout)
 	set["wait_timeout"] = seconds(s.cfg.IdleTimeout)
@@ -157,6 +157,14 @@ func (s *Store) session(own, readOnly bool) map[string]string {
 		set["@settle_run"] = fmt.Sprintf(runOfServer, "@@server_uuid", "performance_schema")
 	}
 	return set
+}
+
+// isolation is the session's setting of that.
+func (s server) isolation() string {
+	if s.mariadb {
+		return "tx_isolation"
+	}
+	return "transaction_isolation"
 }
 
 // runOfServer names the run of the server that answers, by who it is and when
