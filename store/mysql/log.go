@@ -32,8 +32,9 @@ type Log struct {
 	// missing are ids up to top that no poll has returned; see Owners.
 	missing outboxlog.Missing
 	top     int64
-	// askedAt is when innodb_trx was read last.
-	askedAt time.Time
+	// looks is set once the statements of others could be seen.
+	looks bool
+	born  time.Time
 	// Where the next Retain and Sweep begin to look, so that rows which must
 	// stay are not looked at again and again.
 	retainFrom, pruneFrom, sweepFrom int64
@@ -43,7 +44,7 @@ type Log struct {
 type holding struct{ lease relay.Lease }
 
 // Log returns the outbox of the database as what a relay works on.
-func (s *Store) Log() *Log { return &Log{s: s} }
+func (s *Store) Log() *Log { return &Log{s: s, born: time.Now()} }
 
 var _ relay.Store = (*Log)(nil)
 

@@ -20,25 +20,22 @@ import (
 // is missing has no owner when, in this order,
 //
 //  1. no statement runs any more that ran when the id was known to be missing:
-//     information_schema.innodb_trx and the processlist tell, to who has PROCESS;
+//     the processlist tells since when each runs, to who has PROCESS;
 //  2. its record can be locked at once, or is not there.
 //
-// What a poll that begins then does not return never comes. A statement that was
-// given an id and has locked no table yet is not seen by 1; that takes a few
-// microseconds, and holes are asked about for longer (relay.Config.HoleAge).
+// What a poll that begins then does not return never comes.
 
 // evidence is what a token says.
 type evidence struct {
 	// Missing are the ids that it is about.
 	Missing []outboxlog.Run `json:"missing"`
-	// Running are the statements that may own them, by session and start of the
-	// transaction; Asked is false where they are not known.
-	Running []string `json:"running"`
-	Asked   bool     `json:"asked"`
+	// Since is when they were known to be missing, in ms of this Log's life.
+	Since int64 `json:"since_ms"`
 }
 
-// Owners implements relay.Store. Where statements can't be seen the answer is
-// not known, and grace counts, unless one of the records is locked.
+// Owners implements relay.Store. Where the statements of others can't be seen
+// the answer is not known, and grace counts, unless one of the records is
+// locked.
 func (l *Log) Owners(ctx context.Context, before relay.Evidence) (relay.Evidence, error) {
 	e, err := l.owners(ctx, before)
 	if err != nil {
@@ -49,26 +46,28 @@ func (l *Log) Owners(ctx context.Context, before relay.Evidence) (relay.Evidence
 
 func (l *Log) owners(ctx context.Context, before relay.Evidence) (relay.Evidence, error) {
 	if before.Token == "" {
-		return l.firstEvidence(ctx)
+		l.mu.Lock()
+		now := evidence{Missing: l.missing.Runs()}
+		l.mu.Unlock()
+		// Who owns one of them runs already.
+		now.Since = l.life().Milliseconds()
+		token, err := json.Marshal(now)
+		return relay.Evidence{Known: true, Token: string(token)}, err
 	}
 	var then evidence
 	if err := json.Unmarshal([]byte(before.Token), &then); err != nil {
 		return relay.Evidence{}, fmt.Errorf("%q is no evidence of this store", before.Token)
 	}
 	e := relay.Evidence{Known: true, Token: before.Token}
-	known := then.Asked
-	if len(then.Running) > 0 {
-		if !l.mayAsk() {
-			return e, nil
-		}
-		running, asked, err := l.running(ctx)
-		if err != nil {
+	known, err := l.mayLook(ctx)
+	if err != nil {
+		return e, err
+	}
+	if known {
+		runs, err := l.runsSince(ctx, then.Since)
+		if err != nil || runs {
 			return e, err
 		}
-		if asked && slices.ContainsFunc(then.Running, func(s string) bool { return slices.Contains(running, s) }) {
-			return e, nil
-		}
-		known = asked
 	}
 	locked, err := l.locked(ctx, l.stillMissing(then.Missing))
 	if err != nil || locked {
@@ -78,21 +77,8 @@ func (l *Log) owners(ctx context.Context, before relay.Evidence) (relay.Evidence
 	return e, nil
 }
 
-// firstEvidence takes the ids first: who owns one of them runs already.
-func (l *Log) firstEvidence(ctx context.Context) (relay.Evidence, error) {
-	l.mu.Lock()
-	now := evidence{Missing: l.missing.Runs()}
-	l.mu.Unlock()
-	var err error
-	if l.mayAsk() {
-		now.Running, now.Asked, err = l.running(ctx)
-	}
-	if err != nil {
-		return relay.Evidence{}, err
-	}
-	token, err := json.Marshal(now)
-	return relay.Evidence{Known: true, Token: string(token)}, err
-}
+// life is how long this Log has lived, by a clock that nobody sets.
+func (l *Log) life() time.Duration { return time.Since(l.born) }
 
 // stillMissing leaves out what polls have returned since.
 func (l *Log) stillMissing(ids []outboxlog.Run) []outboxlog.Run {
@@ -102,58 +88,65 @@ func (l *Log) stillMissing(ids []outboxlog.Run) []outboxlog.Run {
 }
 
 const (
+	// The server refuses this to who may not see the sessions of others; of the
+	// processlist it would show the own ones only.
+	mayLook = `SELECT count(*) FROM information_schema.innodb_trx`
+
+	longestRunning = `SELECT id, coalesce(info, '') FROM information_schema.processlist
+WHERE id <> CONNECTION_ID() AND command NOT IN ('Sleep', 'Daemon', 'Binlog Dump', 'Binlog Dump GTID') AND %s >= ?`
+
 	// What innodb_trx shows is made anew only if nobody has read it for 100 ms.
-	// It shows this very question, in a transaction, if it was made for it. A
-	// transaction that has locked nothing writes nothing yet, and one whose
-	// session waits for its client has no statement that runs.
+	// If it shows this very question, in a transaction, it was made for it.
 	openTransaction = `SELECT one FROM settle_control_version`
-	runningOnes     = `SELECT t.trx_mysql_thread_id, CAST(t.trx_started AS CHAR), coalesce(t.trx_query, ''), t.trx_lock_structs > 0 AND coalesce(p.command, '') <> 'Sleep', '%s'
-FROM information_schema.innodb_trx t LEFT JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id WHERE t.trx_mysql_thread_id <> 0`
+	transactions    = `SELECT trx_mysql_thread_id, coalesce(trx_query, ''), trx_lock_structs > 0, '%s' FROM information_schema.innodb_trx`
 )
 
-// askEvery is how long nobody may have read innodb_trx.
-const askEvery = 120 * time.Millisecond
-
-// mayAsk reports whether innodb_trx may be read again.
-func (l *Log) mayAsk() bool {
+// mayLook reports whether the statements of others can be seen. It asks until
+// they can, and again after each Load.
+func (l *Log) mayLook(ctx context.Context) (bool, error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if time.Since(l.askedAt) < askEvery {
-		return false
+	looks := l.looks
+	l.mu.Unlock()
+	if looks {
+		return true, nil
 	}
-	l.askedAt = time.Now()
-	return true
+	var n int
+	err := l.s.own.QueryRowContext(ctx, mayLook).Scan(&n)
+	if hasCode(err, codeNeedsRight) {
+		return false, nil
+	}
+	l.mu.Lock()
+	l.looks = err == nil
+	l.mu.Unlock()
+	return err == nil, err
 }
 
-// running returns the statements that write now. It reports false where they
-// can't be seen: a right is missing, or others read so often that the server
-// answers with what was.
-func (l *Log) running(ctx context.Context) (all []string, known bool, err error) {
-	question := settle.NewID()
-	err = snapshot(ctx, l.s.own, func(tx *sql.Tx) error {
-		var one int
-		if err := tx.QueryRowContext(ctx, openTransaction).Scan(&one); err != nil {
-			return err
-		}
-		var session int64
-		var since, statement, id string
-		var writes bool
-		return each(ctx, tx, []any{&session, &since, &statement, &writes, &id}, func() {
-			switch {
-			case strings.Contains(statement, question):
-				known = true
-			case writes && !changesTables(statement):
-				all = append(all, fmt.Sprint(session, " ", since))
-			}
-		}, fmt.Sprintf(runningOnes, question))
-	})
-	l.mu.Lock()
-	l.askedAt = time.Now()
-	l.mu.Unlock()
-	if hasCode(err, codeNeedsRight) {
-		return nil, false, nil
+// runsSince reports whether a statement runs that may have been given an id by
+// since, in ms of this Log's life.
+func (l *Log) runsSince(ctx context.Context, since int64) (bool, error) {
+	// MySQL counts seconds, and rounds both ends.
+	column, inexact := "time_ms", 50*time.Millisecond
+	if !l.s.server.mariadb {
+		column, inexact = "time * 1000", 2*time.Second
 	}
-	return all, known && err == nil, err
+	age := l.life().Milliseconds() - since
+	age -= age/100 + inexact.Milliseconds()
+	var sessions []int64
+	var session int64
+	var statement string
+	err := each(ctx, l.s.own, []any{&session, &statement}, func() {
+		if !changesTables(statement) {
+			sessions = append(sessions, session)
+		}
+	}, fmt.Sprintf(longestRunning, column), age)
+	if err != nil || len(sessions) == 0 {
+		return false, err
+	}
+	writing, known, err := l.writing(ctx)
+	if err != nil || !known {
+		return true, err
+	}
+	return slices.ContainsFunc(sessions, func(id int64) bool { return slices.Contains(writing, id) }), nil
 }
 
 // changesTables reports whether a statement can't insert into the outbox: it
@@ -161,6 +154,30 @@ func (l *Log) running(ctx context.Context) (all []string, known bool, err error)
 func changesTables(statement string) bool {
 	word, _, _ := strings.Cut(strings.TrimSpace(statement), " ")
 	return slices.Contains([]string{"ALTER", "CREATE", "DROP", "OPTIMIZE", "ANALYZE", "RENAME"}, strings.ToUpper(word))
+}
+
+// writing returns the sessions whose transactions have locked something: one
+// that inserts locks the table right after it was given its first id, and holes
+// are asked about for longer (relay.Config.HoleAge). It reports false if the
+// server answers with what was.
+func (l *Log) writing(ctx context.Context) (sessions []int64, known bool, err error) {
+	question := settle.NewID()
+	err = snapshot(ctx, l.s.own, func(tx *sql.Tx) error {
+		var one int
+		if err := tx.QueryRowContext(ctx, openTransaction).Scan(&one); err != nil {
+			return err
+		}
+		var session int64
+		var statement, id string
+		var locks bool
+		return each(ctx, tx, []any{&session, &statement, &locks, &id}, func() {
+			known = known || strings.Contains(statement, question)
+			if locks {
+				sessions = append(sessions, session)
+			}
+		}, fmt.Sprintf(transactions, question))
+	})
+	return sessions, known && err == nil, err
 }
 
 // probe fails at once where a record is locked, by who has inserted it; by

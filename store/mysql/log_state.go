@@ -76,7 +76,7 @@ func (l *Log) Load(ctx context.Context, lease relay.Lease) (relay.State, error) 
 func (l *Log) loadFrom(run string, replicated bool, st *relay.State) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.run, l.replicated = run, replicated
+	l.run, l.replicated, l.looks = run, replicated, false
 	l.missing, l.top = outboxlog.Missing{}, 0
 	for _, r := range st.Checkpoint.Readers {
 		l.top = max(l.top, r.Cursor)
