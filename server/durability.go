@@ -49,7 +49,7 @@ func refusal(unsafe []string) error {
 // or old.
 func howToMigrate(err error) error {
 	if errors.Is(err, dial.ErrForeign) || errors.Is(err, dial.ErrOlder) || errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w; run `settle migrate -c FILE` with this file, or `settle migrate --db URL`, or say migrate: true", err)
+		return fmt.Errorf("%w; run `settle migrate -c FILE` with this file, or `settle migrate --db URL`, or say migrate: true; an outbox that another program has made is read with `settle migrate --adopt`", err)
 	}
 	return err
 }

@@ -95,6 +95,10 @@ func (a *Adopt) find(ctx context.Context, l *adoptLook) error {
 		l.refuse("there is no table %s; name it with its schema: --table sales.t_outbox_event", name)
 		return nil
 	}
+	if hasState(err, "42602") { // invalid_name
+		l.refuse(`%s is not a table's name as SQL writes it; quote what is not plain: --table 'sales."Order Events"'`, name)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -266,11 +270,22 @@ func (l *adoptLook) changes() {
 	for _, c := range []struct{ what, was, is string }{
 		{"zone", b.Zone, d.Zone}, {"payload", b.Payload, d.Payload}, {"topic", b.Topic, d.Topic},
 		{"topics", fmt.Sprint(b.TopicOf), fmt.Sprint(d.TopicOf)}, {"statuses", fmt.Sprint(b.Status), fmt.Sprint(d.Status)},
-		{"projection", strconv.FormatBool(b.Project), strconv.FormatBool(d.Project)}, {"columns", fmt.Sprint(b.Columns), fmt.Sprint(d.Columns)},
+		{"projection", strconv.FormatBool(b.Project), strconv.FormatBool(d.Project)}, {"columns", differing(b.Columns, d.Columns), differing(d.Columns, b.Columns)},
 		{"index on status", strconv.FormatBool(b.StatusIndex), strconv.FormatBool(d.StatusIndex)},
 	} {
 		if c.was != c.is {
 			l.plan.Changes = append(l.plan.Changes, fmt.Sprintf("%s: %s is now %s", c.what, c.was, c.is))
 		}
 	}
+}
+
+// differing lists the columns of a that b has not, or of another type.
+func differing(a, b map[string]string) string {
+	var columns []string
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		if a[name] != b[name] {
+			columns = append(columns, name+" "+a[name])
+		}
+	}
+	return cmp.Or(strings.Join(columns, ", "), "none")
 }

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +116,7 @@ func TestWhatCanNotBeAdoptedIsSaidInOneSentence(t *testing.T) {
 		"missing column":  {"ALTER TABLE t_outbox_event DROP COLUMN payload", "has no column payload", migrate.AdoptConfig{}},
 		"wrong type":      {"ALTER TABLE t_outbox_event ALTER COLUMN created_at DROP DEFAULT, ALTER COLUMN created_at TYPE text", "column created_at of", migrate.AdoptConfig{}},
 		"no table":        {"SELECT 1", "there is no table", migrate.AdoptConfig{Table: "nowhere.t_outbox_event"}},
+		"no name":         {"SELECT 1", `sales."Order Events"`, migrate.AdoptConfig{Table: "Order Events"}},
 		"unknown zone":    {"SELECT 1", `no time zone "Asia/Shangai"`, migrate.AdoptConfig{Zone: "Asia/Shangai"}},
 		"another zone":    {"UPDATE t_outbox_event SET created_at = now() AT TIME ZONE 'Asia/Shanghai'", "7h59m|8h0m0s ahead of the clock", migrate.AdoptConfig{Zone: "UTC"}},
 		"unknown status":  {"UPDATE t_outbox_event SET status = 'FAILED' WHERE id = 1", `status "FAILED" of 1 rows has no meaning`, migrate.AdoptConfig{}},
@@ -142,6 +144,26 @@ func TestWhatCanNotBeAdoptedIsSaidInOneSentence(t *testing.T) {
 				t.Errorf("a refused adoption has left a schema behind (%v)", err)
 			}
 		})
+	}
+}
+
+func TestATableWhoseNameIsNotPlainIsNamedAsSQLTakesIt(t *testing.T) {
+	t.Parallel()
+	s := newClassic(t, classicTable)
+	s.exec(`ALTER TABLE t_outbox_event DROP COLUMN payload; ALTER TABLE t_outbox_event RENAME TO "Order Events"`)
+	name := s.schema + `."Order Events"`
+	if _, err := s.tryAdopt(migrate.AdoptConfig{Table: name}); err == nil || !strings.Contains(err.Error(), name+" has no column payload") {
+		t.Errorf("it says %v", err)
+	}
+}
+
+func TestOfColumnsThatTheirOwnerHasChangedThoseAreNamed(t *testing.T) {
+	t.Parallel()
+	s := newClassic(t, classicTable)
+	s.adopt(migrate.AdoptConfig{})
+	s.exec("ALTER TABLE t_outbox_event DROP COLUMN last_error, ALTER COLUMN event_type TYPE VARCHAR(80)")
+	if got, want := s.adopt(migrate.AdoptConfig{}).Changes, []string{"columns: event_type character varying(64), last_error text is now event_type character varying(80)"}; !slices.Equal(got, want) {
+		t.Errorf("changes %q, want %q", got, want)
 	}
 }
 

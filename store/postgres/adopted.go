@@ -64,8 +64,17 @@ func readAdoption(ctx context.Context, conn *pgx.Conn) (a *adoption, done bool, 
 // table is the adopted table as a query names it.
 func (a *adoption) table() string { return pgx.Identifier{a.Schema, a.Name}.Sanitize() }
 
-// plainName is the table as people write it.
-func (a *adoption) plainName() string { return a.Schema + "." + a.Name }
+// plainName is the table as people write it: --table and SQL take it, so a part
+// that must be quoted is.
+func (a *adoption) plainName() string { return plain(a.Schema) + "." + plain(a.Name) }
+
+func plain(name string) string {
+	const digits = "0123456789"
+	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_"+digits) == "" && strings.TrimLeft(name, digits) == name {
+		return name
+	}
+	return pgx.Identifier{name}.Sanitize()
+}
 
 // envelope reports whether payloads are whole envelopes.
 func (a *adoption) envelope() bool { return a != nil && a.Payload == migrate.PayloadEnvelope }

@@ -48,7 +48,7 @@ func (x *examination) adoptedChecks() []check {
 
 func (x *examination) adoptedColumns(ctx context.Context) (diagnosis, error) {
 	if x.outbox == nil {
-		return diagnosis{doctor.Bad, "the table " + x.adopted.plainName() + " is gone", "settle migrate --adopt with the table that has taken its place"}, nil
+		return diagnosis{doctor.Bad, "the table " + x.adopted.plainName() + " is gone", "rename it back; or settle migrate --adopt --table … with ?search_path= of a new schema in the URL, for the table that has taken its place"}, nil
 	}
 	_, done, err := readAdoption(ctx, x.conn)
 	if err != nil {

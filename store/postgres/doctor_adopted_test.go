@@ -47,6 +47,8 @@ func TestDoctorLooksAtAnAdoptedTableInThePlaceOfOurOwn(t *testing.T) {
 		"adoption":   `ALTER TABLE t_outbox_event ALTER COLUMN last_error TYPE VARCHAR(80)`,
 		"pooled_ids": `INSERT INTO t_outbox_event (id, event_id, aggregate_type, aggregate_id, event_type, payload, status) SELECT g * 50 + k, 'p-' || g || '-' || k, 'x', 'x', 'x', '{}', 'SENT' FROM generate_series(10, 30) g, generate_series(0, 3) k`,
 		"indexes":    `DROP INDEX idx_outbox_status_retry`,
+
+		"unlogged_tables": `ALTER TABLE t_outbox_event SET UNLOGGED`,
 	} {
 		c.exec(plant)
 		if f := c.findings()[name]; f.Verdict == doctor.OK || f.Fix == "" {

@@ -105,13 +105,13 @@ func (x *examination) synchronousCommit(ctx context.Context) (diagnosis, error) 
 	return r, err
 }
 
-const unlogged = `SELECT relname::text FROM pg_class WHERE relnamespace = to_regnamespace(quote_ident(current_schema())) AND relkind = 'r' AND relpersistence = 'u'
-AND (relname LIKE 't\_%' OR relname LIKE 'settle\_%') ORDER BY 1`
+const unlogged = `SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' AND relpersistence = 'u' AND (oid = to_regclass('t_outbox_event')
+ OR relnamespace = to_regnamespace(quote_ident(current_schema())) AND (relname LIKE 't\_%' OR relname LIKE 'settle\_%')) ORDER BY 1`
 
 func (x *examination) unloggedTables(ctx context.Context) (diagnosis, error) {
 	var p problems
 	var name string
-	err := x.each(ctx, []any{&name}, func() { p.add(name, "ALTER TABLE "+ident(name)+" SET LOGGED") }, unlogged)
+	err := x.each(ctx, []any{&name}, func() { p.add(name, "ALTER TABLE "+name+" SET LOGGED") }, x.of(unlogged))
 	return p.diagnosis(doctor.Bad, "none"), err
 }
 
