@@ -236,7 +236,7 @@ func carry(t *testing.T, logs []relay.Store, patience time.Duration, more func()
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	for i, log := range logs {
-		r := relay.New(log, b, relay.Config{Owner: fmt.Sprint("relay-", i), HoleAge: 200 * time.Millisecond, SweepEvery: time.Second})
+		r := relay.New(log, b, relay.Config{Owner: fmt.Sprint("relay-", i), HoleAge: 200 * time.Millisecond, SweepEvery: time.Second, LeaseTTL: 3 * time.Second})
 		group.Go(func() {
 			if err := r.Run(ctx); err != nil {
 				t.Errorf("relay: %v", err)
