@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/doctor"
 	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/relay"
 	"github.com/settlemq/settle/store/migrate"
+	"github.com/settlemq/settle/store/postgres"
 )
 
 // beside is a publisher while whose work another relay does the same.
@@ -61,6 +63,35 @@ func TestARelayThatSendsTheVeryRowsThatSettleSendsIsNoticed(t *testing.T) {
 	}
 	if f := c.findings()["old_relay"]; f.Verdict == doctor.OK || !strings.Contains(f.Found, "1 rows were sent or taken by another relay") {
 		t.Errorf("doctor says %+v", f)
+	}
+}
+
+func TestWhatOtherLanesHaveSentIsNobodyElsesWork(t *testing.T) {
+	c := newClassic(t, classicTable)
+	c.adopt(migrate.AdoptConfig{})
+	crew := runCrews(t, c.at, 2*time.Second)
+	s := postgres.OpenForTest(t, c.at, postgres.Config{})
+	n := 0
+	for _, lanes := range []int{4, 2, 3, 1} {
+		divide(t, s.Governance(), lanes)
+		for {
+			c.insert(n+1, n+50, "PENDING")
+			n += 50
+			if all, err := s.Governance().LaneStandings(t.Context()); err != nil || len(all) == lanes && all[0].Begun {
+				break
+			}
+		}
+		crew.leading(s.Governance(), lanes)
+	}
+	c.becomes(fmt.Sprintf("SENT %d", n))
+	// A wish is granted only while nobody else seems to be at work.
+	c.exec(`UPDATE t_outbox_event SET status = 'PENDING' WHERE event_id = 'e-7'`)
+	eventually(t, "a row that was set back is sent again", func() (string, bool) {
+		sent := len(crew.b.Log(settle.DefaultTopic))
+		return fmt.Sprint(sent), sent > n
+	})
+	if n, err := (&relaying{store: s}).foreignRows(); n != 0 || err != nil {
+		t.Errorf("another relay was seen where there are lanes only: %d, %v", n, err)
 	}
 }
 

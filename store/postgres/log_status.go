@@ -39,13 +39,18 @@ WHERE e.id <= coalesce(o.cursor, m.cursor, 0)
 AND NOT EXISTS (SELECT 1 FROM unseen u WHERE u.destination = coalesce(o.destination, m.destination) AND e.id BETWEEN u.first_id AND u.last_id)) f ON true
 ORDER BY 3`
 
-	// Rows that our log has not seen, and that are sent or in somebody's hand.
-	findForeign = `WITH runs AS MATERIALIZED ((SELECT first_id, last_id FROM t_outbox_gap WHERE last_id > $1 ORDER BY first_id LIMIT 1000)
- UNION ALL (SELECT first_id, last_id FROM v_outbox_open WHERE last_id > $1 LIMIT 1000)
- UNION ALL SELECT max(cursor) + 1, 9223372036854775807 FROM v_outbox_reader)
+	// Rows that our log has not seen, and that are sent or in somebody's hand. A
+	// lane has not seen what another, or one that has ended, has sent: of several
+	// all is seen up to the cursor of the foremost, and of those before them too.
+	findForeign = `WITH seen AS MATERIALIZED (SELECT greatest($1::bigint, max((r.value ->> 'cursor')::bigint)) AS id FROM t_outbox_checkpoint c, json_array_elements(c.readers) r
+  WHERE c.lane < (SELECT min(lane) FROM v_outbox_lane)),
+ alone AS MATERIALIZED (SELECT s.id FROM seen s WHERE (SELECT count(*) FROM v_outbox_lane) = 1),
+ runs AS MATERIALIZED ((SELECT first_id, last_id FROM t_outbox_gap, alone WHERE last_id > id ORDER BY first_id LIMIT 1000)
+ UNION ALL (SELECT first_id, last_id FROM v_outbox_open, alone WHERE last_id > id LIMIT 1000)
+ UNION ALL SELECT max(cursor) + 1, 9223372036854775807 FROM v_outbox_lane_reader)
 UPDATE settle_adoption SET foreign_id = f.last, foreign_rows = foreign_rows + f.rows, foreign_seen_at = $2
-FROM (SELECT count(*) AS rows, max(e.id) AS last FROM runs r CROSS JOIN LATERAL
- (SELECT e.id FROM %[1]s e WHERE e.id > $1 AND e.id BETWEEN r.first_id AND r.last_id AND e.status IN (%[2]s) ORDER BY e.id LIMIT 1000) e) f WHERE f.rows > 0`
+FROM (SELECT count(*) AS rows, max(e.id) AS last FROM seen s CROSS JOIN runs r CROSS JOIN LATERAL
+ (SELECT e.id FROM %[1]s e WHERE e.id > s.id AND e.id BETWEEN r.first_id AND r.last_id AND e.status IN (%[2]s) ORDER BY e.id LIMIT 1000) e) f WHERE f.rows > 0`
 
 	foreignState = `SELECT foreign_id, foreign_seen_at > $1 FROM settle_adoption`
 
