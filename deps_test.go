@@ -34,7 +34,7 @@ var imports = map[string]struct{ ours, others []string }{
 	"store/outboxlog":        {ours: []string{"", "relay"}},
 	"store/consumelog":       {ours: []string{"", "govern"}},
 	"store/sqlite":           {ours: []string{"", "store/migrate", "store/consumelog", "relay", "govern", "doctor"}, others: []string{"modernc.org/sqlite", "golang.org/x/sys"}},
-	"store/mysql":            {ours: []string{"", "store/migrate", "store/consumelog", "store/outboxlog", "relay", "govern"}, others: []string{"github.com/go-sql-driver/mysql"}},
+	"store/mysql":            {ours: []string{"", "store/migrate", "store/consumelog", "store/outboxlog", "relay", "govern", "doctor"}, others: []string{"github.com/go-sql-driver/mysql"}},
 	"store/postgres":         {ours: []string{"", "store/migrate", "store/consumelog", "relay", "govern", "doctor"}, others: []string{"github.com/jackc/pgx/v5"}},
 	"store/storetest":        {ours: []string{"", "relay", "govern"}},
 	"store/storetest/broken": {ours: []string{"", "relay", "govern", "store/storetest"}},
@@ -42,7 +42,7 @@ var imports = map[string]struct{ ours, others []string }{
 	"govern": {ours: []string{""}},
 	"drill":  {ours: []string{""}, others: []string{"modernc.org/sqlite", "github.com/jackc/pgx/v5", "golang.org/x/sys"}},
 
-	"dial":                    {ours: []string{"", "broker/memory", "broker/nats", "broker/nats/embedded", "store/migrate", "store/postgres", "store/sqlite", "relay", "govern", "doctor"}},
+	"dial":                    {ours: []string{"", "broker/memory", "broker/nats", "broker/nats/embedded", "store/migrate", "store/mysql", "store/postgres", "store/sqlite", "relay", "govern", "doctor"}},
 	"examples/shop":           {ours: []string{"", "relay", "consumer", "dial", "govern", "store/sqlite", "examples/shop/lifecycle", "examples/shop/outside"}, others: []string{"golang.org/x/sync", "golang.org/x/sys"}},
 	"examples/shop/lifecycle": {},
 	"examples/shop/outside":   {ours: []string{""}, others: []string{"modernc.org/sqlite", "github.com/sony/gobreaker/v2"}},

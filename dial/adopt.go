@@ -28,7 +28,7 @@ func Adopt(rawURL string, cfg migrate.AdoptConfig) (Adopter, error) {
 	if err != nil {
 		return nil, err
 	}
-	if u.Scheme == "sqlite" {
+	if dialectOf(u) != Postgres {
 		return nil, &URLError{Kind: "database", Wrong: u.Scheme, Reason: "a table is adopted in PostgreSQL only, not in", Right: databaseURLs()[1:2]}
 	}
 	return postgres.NewAdopt(rawURL, cfg)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/go-sql-driver/mysql" // sql.Open("mysql", …)
 	_ "github.com/jackc/pgx/v5/stdlib" // sql.Open("pgx", …)
 
 	"github.com/settlemq/settle"
@@ -41,6 +42,8 @@ func TestAWrongURLNamesTheWrongWordAndTheRightOnes(t *testing.T) {
 		{"no host of a server", store, "postgres:///shop", "no host", "postgres://user:password@host:port/name"},
 		{"no name of a database", store, "postgres://ann:s3cret@h:1", `behind "h:1"`, "postgres://"},
 		{"port of a server", store, "postgres://ann:s3cret@h:x/shop", "can't be read", "postgres://"},
+		{"no host of a MySQL server", store, "mysql:///shop", "no host", "mysql://user:password@host:port/name"},
+		{"no name of a MySQL database", store, "mariadb://ann:s3cret@h:1", `behind "h:1"`, "mysql://"},
 		{"no path", store, "sqlite:///", "no absolute path", "sqlite:///"},
 		{"tap without a log", tap, "memory:", `"memory"`, "nats://"},
 	} {
@@ -62,6 +65,7 @@ func TestADatabaseIsMadeAndKeepsWhatWasAppended(t *testing.T) {
 		keepsWhatWasAppended(t, (&url.URL{Scheme: "sqlite", Path: filepath.Join(t.TempDir(), "a b.db")}).String(), dial.SQLite)
 	})
 	t.Run("PostgreSQL", func(t *testing.T) { keepsWhatWasAppended(t, postgresSchema(t), dial.Postgres) })
+	t.Run("MariaDB", func(t *testing.T) { keepsWhatWasAppended(t, mysqlDatabase(t), dial.MySQL) })
 }
 
 func keepsWhatWasAppended(t *testing.T, u string, dialect dial.Dialect) {
@@ -127,6 +131,42 @@ func postgresSchema(t *testing.T) string {
 		defer cancel()
 		if _, err := db.ExecContext(ctx, "DROP SCHEMA IF EXISTS "+schema+" CASCADE"); err != nil {
 			t.Errorf("drop the test's schema: %v", err)
+		}
+	})
+	return u.String()
+}
+
+// mysqlDatabase returns the URL of a new database, which is dropped when the
+// test ends.
+func mysqlDatabase(t *testing.T) string {
+	t.Helper()
+	at := os.Getenv("SETTLE_TEST_MYSQL")
+	if at == "" {
+		if os.Getenv("CI") != "" {
+			t.Fatal("SETTLE_TEST_MYSQL is not set: export it with the URL that `scripts/services up mariadb` prints")
+		}
+		t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: SETTLE_TEST_MYSQL is not set; `scripts/services up mariadb` prints its value")
+	}
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal("SETTLE_TEST_MYSQL can't be read")
+	}
+	password, _ := u.User.Password()
+	db, err := sql.Open("mysql", u.User.Username()+":"+password+"@tcp("+u.Host+")/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	name := "test_" + strings.ReplaceAll(settle.NewID(), "-", "")
+	u.Path = "/" + name
+	if _, err := db.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		if _, err := db.ExecContext(ctx, "DROP DATABASE IF EXISTS "+name); err != nil {
+			t.Errorf("drop the test's database: %v", err)
 		}
 	})
 	return u.String()

@@ -10,4 +10,8 @@
 //	                                    Other options are PostgreSQL's own,
 //	                                    such as sslmode=verify-full and
 //	                                    sslrootcert=/path
+//	           mysql://user:password@host:port/name
+//	                                    a database is one service's, of MySQL
+//	                                    or MariaDB (mariadb:// is the same);
+//	                                    ?tls=true, with tls_ca=/path, encrypts
 package dial

@@ -2,6 +2,7 @@ package dial
 
 import (
 	"github.com/settlemq/settle/doctor"
+	"github.com/settlemq/settle/store/mysql"
 	"github.com/settlemq/settle/store/postgres"
 	"github.com/settlemq/settle/store/sqlite"
 )
@@ -13,8 +14,11 @@ func Doctor(rawURL string) (doctor.Checker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if u.Scheme == "sqlite" {
+	switch dialectOf(u) {
+	case SQLite:
 		return sqlite.NewDoctor(u.Path, sqlite.DoctorConfig{}), nil
+	case MySQL:
+		return mysql.NewDoctor(rawURL, mysql.DoctorConfig{}), nil
 	}
 	return postgres.NewDoctor(rawURL, postgres.DoctorConfig{}), nil
 }

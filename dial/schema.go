@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/settlemq/settle/store/migrate"
+	"github.com/settlemq/settle/store/mysql"
 	"github.com/settlemq/settle/store/postgres"
 	"github.com/settlemq/settle/store/sqlite"
 )
@@ -16,8 +17,11 @@ func Schema(ctx context.Context, rawURL string, create bool) (*migrate.Schema, e
 	if err != nil {
 		return nil, err
 	}
-	if u.Scheme == "sqlite" {
+	switch dialectOf(u) {
+	case SQLite:
 		return sqlite.Schema(ctx, u.Path, create)
+	case MySQL:
+		return mysql.Schema(ctx, rawURL, create)
 	}
 	return postgres.Schema(ctx, rawURL, create)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/relay"
 	"github.com/settlemq/settle/store/migrate"
+	"github.com/settlemq/settle/store/mysql"
 	"github.com/settlemq/settle/store/postgres"
 	"github.com/settlemq/settle/store/sqlite"
 )
@@ -25,7 +26,7 @@ type StoreConfig struct {
 	// it as it is. Defaults to false: its tables are made and brought up to date.
 	Existing bool
 	// MaxConns bounds the connections that business transactions and consumers
-	// have at once on PostgreSQL, and as many again may read. Defaults to 16.
+	// have at once on a server, and as many again may read. Defaults to 16.
 	MaxConns int
 	// Crash is called at named points by tests that kill the process there.
 	// Defaults to nil: nothing.
@@ -95,6 +96,13 @@ func databaseURL(rawURL string) (*url.URL, error) {
 		case strings.Trim(u.Path, "/") == "" && u.Query().Get("dbname") == "":
 			return nil, wrong(u.Host, "there is no name of a database behind", 1)
 		}
+	case "mysql", "mariadb":
+		switch {
+		case u.Hostname() == "":
+			return nil, wrong(u.Host, "there is no host in", 2)
+		case strings.Trim(u.Path, "/") == "":
+			return nil, wrong(u.Host, "there is no name of a database behind", 2)
+		}
 	default:
 		return nil, unknownScheme("database", u, databaseURLs())
 	}
@@ -108,8 +116,11 @@ func Store(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, erro
 	if err != nil {
 		return nil, err
 	}
-	if u.Scheme != "sqlite" {
+	switch dialectOf(u) {
+	case Postgres:
 		return openPostgres(ctx, rawURL, cfg)
+	case MySQL:
+		return openMySQL(ctx, rawURL, cfg)
 	}
 	s, err := sqlite.Open(ctx, u.Path, sqlite.Config{Service: cfg.Service, Existing: cfg.Existing, Crash: cfg.Crash})
 	if err != nil {
@@ -124,6 +135,14 @@ func openPostgres(ctx context.Context, rawURL string, cfg StoreConfig) (*Databas
 		return nil, foreign(err, postgres.ErrForeign)
 	}
 	return &Database{Outbox: s, Dialect: Postgres, Log: s.Log(), NewLog: func() relay.Store { return s.Log() }, Inbox: s.Inbox(), Governance: s.Governance(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
+}
+
+func openMySQL(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, error) {
+	s, err := mysql.Open(ctx, rawURL, mysql.Config{Service: cfg.Service, Existing: cfg.Existing, MaxConns: cfg.MaxConns, Crash: cfg.Crash})
+	if err != nil {
+		return nil, foreign(err, mysql.ErrForeign)
+	}
+	return &Database{Outbox: s, Dialect: MySQL, Log: s.Log(), NewLog: func() relay.Store { return s.Log() }, Inbox: s.Inbox(), Governance: s.Governance(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
 }
 
 // foreign makes one error of what each kind of database has of its own.

@@ -25,7 +25,7 @@ func (e *URLError) Error() string {
 func brokerURLs() []string { return []string{"nats://TOKEN@host:port", "memory:"} }
 
 func databaseURLs() []string {
-	return []string{"sqlite:///absolute/path.db", "postgres://user:password@host:port/name?search_path=schema"}
+	return []string{"sqlite:///absolute/path.db", "postgres://user:password@host:port/name?search_path=schema", "mysql://user:password@host:port/name"}
 }
 
 // parse returns raw's parts and scheme, or an error that shows no secret.

@@ -50,7 +50,7 @@ func (g *Governance) DeadLetters(ctx context.Context, f govern.Filter) ([]govern
 	if f.Limit <= 0 {
 		f.Limit = 100
 	}
-	key, group, typed, class := clean(f.Key), clean(f.Group), clean(f.EventType), string(f.Class)
+	key, group, typed, class := fit(f.Key), clean(f.Group), clean(f.EventType), string(f.Class)
 	query, args := listLettersState, []any{f.State}
 	switch {
 	case len(f.IDs) > 0:

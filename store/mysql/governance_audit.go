@@ -30,9 +30,6 @@ type deed struct {
 	last govern.AuditEntry
 }
 
-// actTries bounds how often an act begins anew that others were in the way of.
-const actTries = 5
-
 // act runs f in one transaction with an actor who has a name. f may be run
 // more than once; what it has done before was rolled back.
 func (g *Governance) act(ctx context.Context, a govern.Act, f func(d *deed) error) error {
@@ -41,17 +38,10 @@ func (g *Governance) act(ctx context.Context, a govern.Act, f func(d *deed) erro
 	}
 	a.By, a.Reason = clean(a.By), clean(a.Reason)
 	err := g.actOnce(ctx, a, f)
-	for try := 1; inTheWay(err) && try < actTries && ctx.Err() == nil; try++ {
+	for try := 1; faultOf(err) == faultConflict && pause(ctx, try); try++ {
 		err = g.actOnce(ctx, a, f)
 	}
 	return explain(err)
-}
-
-// inTheWay reports whether the server has rolled a transaction back, or told it
-// to, because of what another one holds. A cluster says so at the commit.
-func inTheWay(err error) bool {
-	const deadlock, lockWait = 1213, 1205
-	return hasCode(err, deadlock) || hasCode(err, lockWait)
 }
 
 // actSession bounds an act: one whose process was stopped must not hold the

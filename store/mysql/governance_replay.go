@@ -40,10 +40,17 @@ func (d *deadLetter) target() string {
 }
 
 const (
-	lockLetter = `SELECT d.service_side = 'relay', d.consumer_group, d.event_id, d.destination, d.outbox_id, d.aggregate_type, d.aggregate_id, d.aggregate_seq,
-d.class, d.state, coalesce(octet_length(d.raw), 0) > 0 FROM t_dead_letter d WHERE d.id = ? FOR UPDATE`
+	// Whose letter it is never changes.
+	findLetter = `SELECT service_side = 'relay', consumer_group, event_id, aggregate_id FROM t_dead_letter WHERE id = ?`
+
+	// What is about to come to wait behind the event, or has just begun to deal
+	// with it, ends first; see lockKeys.
+	lockLetterKey = `SELECT id FROM t_consume_retry WHERE consumer_group = ? AND aggregate_id = ? AND blocking ORDER BY id LIMIT 1 FOR UPDATE`
 
 	lockLetterLog = `SELECT status FROM t_message_consume_log WHERE consumer_group = ? AND event_id = ? FOR UPDATE`
+
+	lockLetter = `SELECT d.destination, d.outbox_id, d.aggregate_type, d.aggregate_seq, d.class, d.state, coalesce(octet_length(d.raw), 0) > 0
+FROM t_dead_letter d WHERE d.id = ? FOR UPDATE`
 )
 
 // change does something to a dead letter, or returns why not.
@@ -98,18 +105,25 @@ func (g *Governance) change(ctx context.Context, d *deed, action string, id int6
 	return o, d.audit(ctx, action, l.target())
 }
 
-// lock reads the dead letter and keeps others from changing it.
+// lock reads the dead letter and keeps others from changing it, in the order in
+// which consumers lock what is theirs: the key, the log row, the letter.
 func (d *deadLetter) lock(ctx context.Context, tx *sql.Tx) error {
-	err := tx.QueryRowContext(ctx, lockLetter, d.id).Scan(&d.relay, &d.group, &d.eventID, &d.destination, &d.outboxID,
-		&d.aggregate.AggregateType, &d.aggregate.AggregateID, &d.seq, &d.class, &d.state, &d.kept)
-	if err != nil || d.relay {
+	err := tx.QueryRowContext(ctx, findLetter, d.id).Scan(&d.relay, &d.group, &d.eventID, &d.aggregate.AggregateID)
+	if err != nil {
 		return err
 	}
-	err = tx.QueryRowContext(ctx, lockLetterLog, d.group, d.eventID).Scan(&d.status)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
+	if !d.relay {
+		var first int64
+		err := tx.QueryRowContext(ctx, lockLetterKey, d.group, d.aggregate.AggregateID).Scan(&first)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		err = tx.QueryRowContext(ctx, lockLetterLog, d.group, d.eventID).Scan(&d.status)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
 	}
-	return err
+	return tx.QueryRowContext(ctx, lockLetter, d.id).Scan(&d.destination, &d.outboxID, &d.aggregate.AggregateType, &d.seq, &d.class, &d.state, &d.kept)
 }
 
 // Replay implements govern.DeadLetters.
@@ -231,16 +245,6 @@ const discardLog = `UPDATE t_message_consume_log SET status = 'DISCARDED', reaso
 
 const passSeq = `UPDATE t_consume_seq SET last_seq = ? WHERE consumer_group = ? AND aggregate_type = ? AND aggregate_id = ? AND last_seq = ? - 1`
 
-const (
-	// What comes to wait in the key just now is waited for.
-	firstByID  = `SELECT id FROM t_consume_retry WHERE consumer_group = ? AND aggregate_id = ? AND blocking ORDER BY id LIMIT 1 FOR UPDATE`
-	firstBySeq = `SELECT id FROM t_consume_retry WHERE consumer_group = ? AND aggregate_id = ? AND blocking ORDER BY aggregate_seq, id LIMIT 1 FOR UPDATE`
-
-	freeByID  = `UPDATE t_consume_retry SET next_at = ?, claimed_by = NULL, claimed_until = NULL WHERE id = ? AND state = 'PARKED' AND next_at IS NULL`
-	freeBySeq = `UPDATE t_consume_retry SET next_at = ?, claimed_by = NULL, claimed_until = NULL
-WHERE id = ? AND state = 'PARKED' AND (next_at IS NULL OR gap_since IS NOT NULL)`
-)
-
 // discardConsume lets go what waits behind the event, and passes its place in
 // the producer's count. Whether the group follows that count is not known
 // here, so the first row by either order becomes due; a row that was looked at
@@ -256,23 +260,9 @@ func discardConsume(ctx context.Context, d *deed, l *deadLetter) error {
 		if _, err := d.do(ctx, passSeq, l.seq, l.group, l.aggregate.AggregateType, l.aggregate.AggregateID, l.seq); err != nil {
 			return err
 		}
-		if err := d.free(ctx, l, firstBySeq, freeBySeq); err != nil {
+		if err := promote(ctx, d.tx, l.group, l.aggregate.AggregateID, true, "", d.now); err != nil {
 			return err
 		}
 	}
-	return d.free(ctx, l, firstByID, freeByID)
-}
-
-// free makes the first row of the letter's key due, for any member.
-func (d *deed) free(ctx context.Context, l *deadLetter, first, free string) error {
-	var id int64
-	err := d.tx.QueryRowContext(ctx, first, l.group, l.aggregate.AggregateID).Scan(&id)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	_, err = d.do(ctx, free, d.now, id)
-	return err
+	return promote(ctx, d.tx, l.group, l.aggregate.AggregateID, false, "", d.now)
 }

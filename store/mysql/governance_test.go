@@ -151,6 +151,9 @@ func TestADiscardWaitsForWhatComesToWaitBehindAndLetsItGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = behind.Rollback() }()
+	if _, err := lockKeys(t.Context(), behind, "stock", []string{"k"}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := behind.ExecContext(t.Context(), plantWaiting, "2", "PARKED"); err != nil {
 		t.Fatal(err)
 	}

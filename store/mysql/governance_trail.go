@@ -49,7 +49,7 @@ func (g *Governance) Trail(ctx context.Context, id string) ([]govern.Step, error
 	err := snapshot(ctx, g.s.reader, func(tx *sql.Tx) error {
 		t.tx = tx
 		var event string
-		args := append(slices.Repeat([]any{clean(id)}, strings.Count(resolveTrail, "?")-1), maxTrail)
+		args := append(slices.Repeat([]any{fit(id)}, strings.Count(resolveTrail, "?")-1), maxTrail)
 		err := each(ctx, tx, []any{&event}, func() { t.events = append(t.events, event) }, resolveTrail, args...)
 		if err != nil || len(t.events) == 0 {
 			return err
