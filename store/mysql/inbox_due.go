@@ -17,10 +17,12 @@ import (
 const maxDueBytes = 4 << 20
 
 const (
-	// What is due and nobody else has claimed or works on.
-	lockDue = `SELECT id, aggregate_id, blocking FROM t_consume_retry FORCE INDEX (i_consume_retry_due)
-WHERE consumer_group = ? AND state = 'PARKED' AND next_at <= ?
- AND (claimed_by IS NULL OR claimed_by = ? OR claimed_until <= ?) ORDER BY next_at, id LIMIT ? FOR UPDATE SKIP LOCKED`
+	// What is due and nobody else has claimed. It is looked for without a lock and
+	// then locked by its ids, because a scan locks for a moment what it passes,
+	// and that would look to others as if somebody worked on it.
+	findDue = `SELECT id, aggregate_id, blocking FROM t_consume_retry FORCE INDEX (i_consume_retry_due) WHERE consumer_group = ? AND ` + isDue + ` ORDER BY next_at, id LIMIT ?`
+	lockDue = `SELECT id FROM t_consume_retry FORCE INDEX (PRIMARY) WHERE id IN %s AND ` + isDue + ` FOR UPDATE SKIP LOCKED`
+	isDue   = `state = 'PARKED' AND next_at <= ? AND (claimed_by IS NULL OR claimed_by = ? OR claimed_until <= ?)`
 
 	// It, and what waits behind it in its key: where it is and how large, in order.
 	// The records are read when it is known how many.
@@ -104,11 +106,22 @@ type dueHead struct {
 func (d *due) choose(ctx context.Context, tx *sql.Tx) error {
 	var h dueHead
 	var all []dueHead
-	err := each(ctx, tx, []any{&h.id, &h.key, &h.blocking}, func() { all = append(all, h) }, lockDue, d.group, d.now, d.member, d.now, d.limit)
-	if err != nil {
+	free := []any{d.now, d.member, d.now}
+	err := each(ctx, tx, []any{&h.id, &h.key, &h.blocking}, func() { all = append(all, h) }, findDue, slices.Concat([]any{d.group}, free, []any{d.limit})...)
+	if err != nil || len(all) == 0 {
 		return err
 	}
 	d.found = len(all)
+	ids := make([]any, len(all))
+	for i := range all {
+		ids[i] = all[i].id
+	}
+	var id int64
+	ours := map[int64]bool{}
+	if err := each(ctx, tx, []any{&id}, func() { ours[id] = true }, fmt.Sprintf(lockDue, places(len(ids))), append(ids, free...)...); err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(h dueHead) bool { return !ours[h.id] })
 	var keys []string
 	for _, h := range all {
 		if h.blocking && !slices.Contains(keys, h.key) {
