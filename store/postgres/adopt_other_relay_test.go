@@ -95,6 +95,29 @@ func TestWhatOtherLanesHaveSentIsNobodyElsesWork(t *testing.T) {
 	}
 }
 
+func TestWhatWasSentBeforeARestartIsNobodyElsesWork(t *testing.T) {
+	c := newClassic(t, classicTable)
+	c.insert(1, 5, "SENT")
+	c.insert(6, 10, "PENDING")
+	c.adopt(migrate.AdoptConfig{})
+	r := c.relay(newMemory(t), relay.Config{})
+	r.sends(5)
+	c.becomes("SENT 10")
+	r.stop()
+	if _, err := r.store.Governance().Restart(t.Context(), govern.Act{By: "ana", Reason: "a test"}, 1); err != nil {
+		t.Fatal(err)
+	}
+	again := c.relay(r.broker, relay.Config{})
+	c.insert(11, 12, "PENDING")
+	r.sends(7)
+	c.becomes("SENT 12")
+	c.exec(`UPDATE t_outbox_event SET status = 'PENDING' WHERE event_id = 'e-12'`)
+	r.sends(8)
+	if n, err := again.foreignRows(); n != 0 || err != nil {
+		t.Errorf("another relay was seen where there is none: %d, %v", n, err)
+	}
+}
+
 func TestARowThatAProgramWritesBackAfterItsOwnAttemptIsAFindingAndNoRequest(t *testing.T) {
 	c := newClassic(t, classicTable)
 	c.adopt(migrate.AdoptConfig{})

@@ -37,6 +37,10 @@ const (
 
 	fenceLeases = `UPDATE t_outbox_lease SET owner = $1, epoch = $2, clean = true, deaths = 0, taken_at = $3`
 
+	// What is marked as sent in an adopted table, and not seen by the log from its
+	// new position on, is no other relay's work.
+	forgetForeign = `UPDATE settle_adoption SET foreign_id = $1, foreign_rows = 0, foreign_seen_at = NULL`
+
 	highestOfAll = `SELECT greatest((SELECT max(epoch) FROM t_outbox_lease), (SELECT max(epoch) FROM t_outbox_checkpoint), (SELECT max(epoch) FROM settle_renewal WHERE scope = $1), 0)`
 )
 
@@ -83,6 +87,11 @@ func (g *Governance) restart(ctx context.Context, d *deed, from int64) (govern.R
 	}
 	if err := writePosition(ctx, d, st, r); err != nil {
 		return r, err
+	}
+	if g.s.adopted != nil {
+		if _, err := d.tx.Exec(ctx, forgetForeign, st.MaxID); err != nil {
+			return r, err
+		}
 	}
 	if _, err := d.tx.Exec(ctx, bumpControls); err != nil {
 		return r, err
