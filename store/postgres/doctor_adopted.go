@@ -41,7 +41,7 @@ func (x *examination) named(text string) string {
 
 func (x *examination) adoptedChecks() []check {
 	return []check{
-		{"adoption", "the relay reads and writes the columns as they were when the table was adopted", x.adoptedColumns},
+		{"adoption", "the relay reads and writes the columns and words as they were when the table was adopted", x.adoptedColumns},
 		{"set_back", "a row that waits in the table although the relay is done with it is one that a person or a program has set back", x.setBack},
 	}
 }
@@ -63,7 +63,23 @@ func (x *examination) adoptedColumns(ctx context.Context) (diagnosis, error) {
 			p.add(fmt.Sprintf("column %s was %s when the table was adopted and is %s", name, orMissing(was), orMissing(is)), "settle migrate --adopt shows how it would be read now; with --yes it is, by processes that start then")
 		}
 	}
-	return p.diagnosis(doctor.Bad, "%s is read from schema %s", x.adopted.plainName(), x.schema), nil
+	err = x.strangeWords(ctx, &p)
+	return p.diagnosis(doctor.Bad, "%s is read from schema %s", x.adopted.plainName(), x.schema), err
+}
+
+// strangeWords adds words in the status that nobody has given a meaning: they
+// have appeared since, and their rows are passed.
+func (x *examination) strangeWords(ctx context.Context, p *problems) error {
+	if !x.adopted.Project || !x.adopted.StatusIndex || x.outbox.types["status"] == "" {
+		return nil
+	}
+	var word string
+	return x.each(ctx, []any{&word}, func() {
+		if x.adopted.kindOf(word) == "" {
+			p.add(fmt.Sprintf("status %q has no meaning that was decided: its rows are not sent", word),
+				"settle migrate --adopt --yes --status KIND="+word+" says which; serve goes by it when it starts anew")
+		}
+	}, fmt.Sprintf(seekWords, x.adopted.table()))
 }
 
 func orMissing(typed string) string {

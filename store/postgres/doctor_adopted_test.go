@@ -62,6 +62,20 @@ func TestDoctorLooksAtAnAdoptedTableInThePlaceOfOurOwn(t *testing.T) {
 	})
 }
 
+func TestDoctorNamesAWordInTheStatusThatHasNoMeaning(t *testing.T) {
+	c := newClassic(t, classicTable)
+	c.insert(1, 3, "SENT")
+	c.adopt(migrate.AdoptConfig{})
+	c.insert(4, 4, "HELD")
+	if f := c.findings()["adoption"]; f.Verdict != doctor.Bad || !strings.Contains(f.Found, `status "HELD" has no meaning`) || !strings.Contains(f.Fix, "--status KIND=HELD") {
+		t.Errorf("found %+v", f)
+	}
+	c.adopt(migrate.AdoptConfig{Status: map[string][]string{migrate.StatusDead: {"HELD"}}})
+	if f := c.findings()["adoption"]; f.Verdict != doctor.OK {
+		t.Errorf("after it was given one: %+v", f)
+	}
+}
+
 func TestDoctorReadsAPositionWithRunsOfOpenIdsAndNamesTheTableOnce(t *testing.T) {
 	c := newClassic(t, classicTable)
 	c.adopt(migrate.AdoptConfig{})
