@@ -222,8 +222,10 @@ func (l *leasing) change(ctx context.Context, tx *sql.Tx, n int, take bool) erro
 const (
 	leavePartitions = `UPDATE t_consume_partition SET owner = '' WHERE consumer_group = ? AND owner = ?`
 	leaveGroup      = `DELETE FROM settle_renewal WHERE scope LIKE CONCAT(?, '%') AND name = ?`
-	leaveRetries    = `UPDATE t_consume_retry SET claimed_by = NULL, claimed_until = NULL
-WHERE consumer_group = ? AND state = 'PARKED' AND next_at IS NOT NULL AND claimed_by = ?`
+
+	// Looked for without a lock, because others work on what is between.
+	findClaimed  = `SELECT id FROM t_consume_retry WHERE consumer_group = ? AND state = 'PARKED' AND next_at IS NOT NULL AND claimed_by = ?`
+	leaveRetries = `UPDATE t_consume_retry SET claimed_by = NULL, claimed_until = NULL WHERE claimed_by = ? AND id IN `
 )
 
 // Release implements settle.Inbox.
@@ -235,8 +237,17 @@ func (in *Inbox) Release(ctx context.Context, group, owner string) error {
 		if _, err := tx.ExecContext(ctx, leaveGroup, groupScope(group), owner); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, leaveRetries, group, in.s.member)
-		return err
+		var id int64
+		var ids []int64
+		if err := each(ctx, tx, []any{&id}, func() { ids = append(ids, id) }, findClaimed, group, in.s.member); err != nil {
+			return err
+		}
+		for some := range slices.Chunk(ids, rowsAtOnce) {
+			if _, err := tx.ExecContext(ctx, leaveRetries+places(len(some)), anys([]any{in.s.member}, some)...); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("release partitions of group %s: %w", group, err)

@@ -26,7 +26,7 @@ const (
 
 	// It, and what waits behind it in its key: where it is and how large, in order.
 	// The records are read when it is known how many.
-	readFollowers = `(SELECT ? AS head, id, state = 'DEAD' OR next_at IS NOT NULL AND next_at > ? AS stops, LENGTH(raw) AS bytes FROM t_consume_retry
+	readFollowers = `(SELECT ? AS head, id, state = 'DEAD' OR next_at IS NOT NULL AND next_at > ? AS stops, LENGTH(raw) AS bytes FROM t_consume_retry FORCE INDEX (i_consume_retry_key)
  WHERE consumer_group = ? AND aggregate_id = ? AND id >= ? AND (blocking AND ? OR id = ?) ORDER BY id LIMIT ?)`
 
 	claimHeads = `UPDATE t_consume_retry SET claimed_by = ?, claimed_until = ? WHERE id IN `

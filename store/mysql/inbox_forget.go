@@ -18,7 +18,9 @@ ON DUPLICATE KEY UPDATE dedup_floor = GREATEST(dedup_floor, VALUES(dedup_floor))
 	readForgettable = `SELECT processed_no, consumer_group, status, appended_at, processed_at FROM t_message_consume_log
 WHERE processed_no > ? ORDER BY processed_no LIMIT ?`
 
-	forgetRow    = `DELETE FROM t_message_consume_log WHERE processed_no IN `
+	// By the index also where the table is short: a scan would wait for what others
+	// are at work on.
+	forgetRow    = `DELETE l FROM t_message_consume_log l FORCE INDEX (PRIMARY) WHERE l.processed_no IN `
 	setForgotten = `UPDATE t_consume_floor SET forgotten_no = ? WHERE consumer_group = ?`
 )
 

@@ -15,7 +15,9 @@ type retryHead struct {
 }
 
 const (
-	readHeads      = `(SELECT aggregate_id, id, aggregate_seq FROM t_consume_retry WHERE consumer_group = ? AND aggregate_id = ? AND blocking ORDER BY `
+	// Left to itself the server may intersect two indexes, and sort all that waits
+	// in a key.
+	readHeads      = `(SELECT aggregate_id, id, aggregate_seq FROM t_consume_retry FORCE INDEX (i_consume_retry_key) WHERE consumer_group = ? AND aggregate_id = ? AND blocking ORDER BY `
 	readHeadsByID  = readHeads + `id LIMIT ?)`
 	readHeadsBySeq = readHeads + `aggregate_seq, id LIMIT ?)`
 )

@@ -187,9 +187,10 @@ func (a *apply) settleRetries(f *consumelog.Facts) {
 }
 
 const (
-	readLog = `SELECT event_id, processed_no, status, processed_at FROM t_message_consume_log WHERE consumer_group = ? AND event_id IN %s`
+	readLog = `SELECT event_id, processed_no, status, processed_at FROM t_message_consume_log FORCE INDEX (u_consume_log_event) WHERE consumer_group = ? AND event_id IN %s`
 
-	// What may still change is read as it will be when others have ended.
+	// What may still change is read as it will be when others have ended. A scan
+	// would wait for rows that are no business of ours.
 	lockLog = readLog + ` ORDER BY event_id FOR UPDATE`
 )
 

@@ -113,8 +113,8 @@ func topicOf(it *consumelog.Item) string {
 }
 
 const (
-	nextByID  = `SELECT id FROM t_consume_retry WHERE consumer_group = ? AND aggregate_id = ? AND blocking ORDER BY id LIMIT 1`
-	nextBySeq = `SELECT id FROM t_consume_retry WHERE consumer_group = ? AND aggregate_id = ? AND blocking ORDER BY aggregate_seq, id LIMIT 1`
+	nextByID  = `SELECT id FROM t_consume_retry FORCE INDEX (i_consume_retry_key) WHERE consumer_group = ? AND aggregate_id = ? AND blocking ORDER BY id LIMIT 1`
+	nextBySeq = `SELECT id FROM t_consume_retry FORCE INDEX (i_consume_retry_key) WHERE consumer_group = ? AND aggregate_id = ? AND blocking ORDER BY aggregate_seq, id LIMIT 1`
 
 	promoteByID  = `UPDATE t_consume_retry SET next_at = ?, claimed_by = ?, claimed_until = ? WHERE id = ? AND state = 'PARKED' AND next_at IS NULL`
 	promoteBySeq = `UPDATE t_consume_retry SET next_at = ?, claimed_by = ?, claimed_until = ? WHERE id = ? AND state = 'PARKED' AND (next_at IS NULL OR gap_since IS NOT NULL)`

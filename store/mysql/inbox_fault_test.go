@@ -1,0 +1,43 @@
+package mysql
+
+import (
+	"context"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"testing"
+
+	driver "github.com/go-sql-driver/mysql"
+)
+
+func TestFaultsOfTheServerAreToldFromThoseOfAStatement(t *testing.T) {
+	code := func(n uint16) error { return fmt.Errorf("apply: %w", &driver.MySQLError{Number: n}) }
+	for name, c := range map[string]struct {
+		err  error
+		want fault
+	}{
+		"a deadlock":                          {code(1213), faultConflict},
+		"a lock time-out":                     {code(1205), faultConflict},
+		"a deadlock of a commit":              {&commitError{code(1213)}, faultConflict},
+		"no connection left":                  {code(1040), faultServer},
+		"read only":                           {code(1290), faultServer},
+		"the disk is full":                    {code(1021), faultServer},
+		"a table is full":                     {code(1114), faultServer},
+		"a connection was killed":             {code(1927), faultLost},
+		"a connection was killed at a commit": {&commitError{code(1927)}, faultUnknown},
+		"a connection is gone":                {driver.ErrInvalidConn, faultLost},
+		"a connection is bad":                 {sqldriver.ErrBadConn, faultLost},
+		"a connection is gone at a commit":    {&commitError{driver.ErrInvalidConn}, faultUnknown},
+		"a duplicate key":                     {code(1062), faultOther},
+		"a wrong statement":                   {code(1064), faultOther},
+		"a value that is cut":                 {code(1406), faultOther},
+		"a context that has ended":            {context.Canceled, faultOther},
+		"the transaction has gone":            {errRolledBack, faultConflict},
+		"somebody else's error":               {errors.New("no stock"), faultOther},
+		"nothing":                             {nil, faultOther},
+	} {
+		if got := faultOf(c.err); got != c.want {
+			t.Errorf("%s is %d, want %d", name, got, c.want)
+		}
+	}
+}
