@@ -141,8 +141,8 @@ type examination struct {
 	url      *driver.Config
 	server   server
 	settings map[string]string
-	// refused is why the server could not be used; nil if it can.
-	refused error
+	// account is the user as the server knows him, as SQL writes it.
+	account string
 	// version is that of the tables, 0 where there are none, and things are what
 	// this program's tables have.
 	version int64
@@ -150,6 +150,8 @@ type examination struct {
 }
 
 const (
+	whoAmI = `SELECT concat(quote(substring_index(CURRENT_USER(), '@', 1)), '@', quote(substring_index(CURRENT_USER(), '@', -1)))`
+
 	serverSettings = `SHOW GLOBAL VARIABLES WHERE Variable_name IN (%s)`
 
 	// Without it MySQL tells of counters as they were up to a day ago.
@@ -169,13 +171,17 @@ func settingNames() []string {
 func (x *examination) begin(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.ConnectTimeout+x.cfg.StatementTimeout)
 	defer cancel()
-	if x.server, x.refused = look(ctx, x.db); x.server.version == "" {
-		return x.refused
+	// A server that is too old, or a replica, is a finding.
+	if x.server, err = look(ctx, x.db); x.server.version == "" {
+		return err
 	}
 	if !x.server.mariadb {
 		if _, err := x.db.ExecContext(ctx, freshStatistics); err != nil {
 			return err
 		}
+	}
+	if err := x.db.QueryRowContext(ctx, whoAmI).Scan(&x.account); err != nil {
+		return err
 	}
 	var name, value string
 	names := settingNames()
@@ -192,5 +198,5 @@ func (x *examination) begin(ctx context.Context) (err error) {
 }
 
 func (x *examination) checks() []check {
-	return x.schemaChecks()
+	return slices.Concat(x.serverChecks(), x.sessionDefaults(), x.schemaChecks(), x.outboxChecks(), x.loadChecks())
 }

@@ -2,11 +2,14 @@ package mysql
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
+
+	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/settlemq/settle/doctor"
 	"github.com/settlemq/settle/store/migrate"
@@ -168,10 +171,11 @@ func (x *examination) engines(ctx context.Context) (diagnosis, error) {
 	return p.diagnosis(verdict, "all tables are InnoDB's"), err
 }
 
-// What each right allows; nothing is done, but who may not do it is told.
+// What each right allows. Nothing is done, but who may not do it is told so
+// before anything else.
 const (
 	probeSelect = `EXPLAIN SELECT 1 FROM %s WHERE false`
-	probeInsert = `EXPLAIN INSERT INTO %[1]s (%[2]s) SELECT %[2]s FROM %[1]s WHERE false`
+	probeInsert = `EXPLAIN INSERT INTO %s () VALUES ()`
 	probeUpdate = `EXPLAIN UPDATE %[1]s SET %[2]s = NULL WHERE false`
 	probeDelete = `EXPLAIN DELETE FROM %s WHERE false`
 )
@@ -200,9 +204,11 @@ func (x *examination) privileges(ctx context.Context) (diagnosis, error) {
 	}
 	var p problems
 	for _, rights := range slices.Sorted(maps.Keys(lacking)) {
+		var grants []string
 		for _, table := range lacking[rights] {
-			p.add(fmt.Sprintf("%s lacks %s on %s", x.url.User, rights, table), fmt.Sprintf("GRANT %s ON %s.%s TO %s", rights, quoted(x.url.DBName), table, x.url.User))
+			grants = append(grants, fmt.Sprintf("GRANT %s ON %s.%s TO %s", rights, quoted(x.url.DBName), table, x.account))
 		}
+		p.add(fmt.Sprintf("%s lacks %s on %s", x.url.User, rights, strings.Join(lacking[rights], ", ")), strings.Join(grants, "; "))
 	}
 	return p.diagnosis(doctor.Bad, "%s has every right it needs on %d tables and views", x.url.User, n), nil
 }
@@ -213,7 +219,7 @@ func (x *examination) missingRights(ctx context.Context, w wanted) (missing []st
 	switch {
 	case w.kind == wantView:
 		rights = rights[:1]
-	case w.name == "t_audit":
+	case w.table == "t_audit":
 		rights = rights[:2]
 	}
 	probes := map[string]string{"SELECT": probeSelect, "INSERT": probeInsert, "UPDATE": probeUpdate, "DELETE": probeDelete}
@@ -222,32 +228,42 @@ func (x *examination) missingRights(ctx context.Context, w wanted) (missing []st
 		if strings.Contains(probes[right], "%[2]s") {
 			query = fmt.Sprintf(probes[right], w.table, quoted(w.name))
 		}
-		rows, err := x.db.QueryContext(ctx, query)
-		if hasCode(err, codeNoRight) {
+		switch denied, err := x.denied(ctx, query); {
+		case err != nil:
+			return nil, err
+		case denied:
 			missing = append(missing, right)
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if err := rows.Close(); err != nil {
-			return nil, err
 		}
 	}
 	return missing, nil
 }
 
+// denied reports whether a right is missing. What else the server says against
+// the statement it says to who has it.
+func (x *examination) denied(ctx context.Context, query string) (bool, error) {
+	rows, err := x.db.QueryContext(ctx, query)
+	var said *driver.MySQLError
+	switch {
+	case err == nil:
+		return false, rows.Close()
+	case errors.As(err, &said):
+		return said.Number == codeNoRight || said.Number == codeNoColumnRight, nil
+	}
+	return false, err
+}
+
 const (
 	probeProcess = `SELECT count(*) FROM information_schema.innodb_trx`
 
-	codeNoProcess = 1227
+	codeNoProcess     = 1227
+	codeNoColumnRight = 1143
 )
 
 func (x *examination) processRight(ctx context.Context) (diagnosis, error) {
 	var n int
 	err := x.db.QueryRowContext(ctx, probeProcess).Scan(&n)
 	if hasCode(err, codeNoProcess) {
-		return diagnosis{doctor.Warn, x.url.User + " lacks PROCESS", "GRANT PROCESS ON *.* TO " + x.url.User}, nil
+		return diagnosis{doctor.Warn, x.url.User + " lacks PROCESS", "GRANT PROCESS ON *.* TO " + x.account}, nil
 	}
 	return sound("%s has it", x.url.User), err
 }

@@ -1,0 +1,156 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/settlemq/settle/doctor"
+)
+
+func (x *examination) serverChecks() []check {
+	return []check{
+		{"server_version", "older servers lack what the statements use", x.serverVersion},
+		{"writable", "the relay and consumers write with every step", x.writable},
+		{"innodb_flush_log_at_trx_commit", "a fact that was answered as committed, and its event, must outlive a crash of the server", x.flushLog},
+		{"sync_binlog", "with a binary log a commit counts after a crash only if it is in that log; what is not there is rolled back", x.syncBinlog},
+		{"innodb_doublewrite", "without it a power cut in the middle of a page may corrupt tables beyond repair", x.doublewrite},
+		{"binlog_format", "InnoDB refuses to write in READ COMMITTED, as Settle does, where statements are logged", x.binlogFormat},
+		{"replicas", "a failover to a replica that is behind loses committed events", x.replicas},
+		{"cluster", "nodes give ids side by side and refuse commits that conflict: only through one node are ids in order, and missing ones told apart", x.cluster},
+		{"innodb_autoinc_lock_mode", "it decides how long an INSERT holds what gives the ids", x.autoincLock},
+		{"auto_increment_increment", "each id that is left out is one that the relay waits for, as if a transaction still had it", x.increment},
+	}
+}
+
+// setGlobal is the SQL that mends a setting of the server.
+func setGlobal(name, value string) string {
+	return fmt.Sprintf("SET GLOBAL %s = %s, and the same below [mysqld] in the server's file", name, value)
+}
+
+// on reports whether a setting is on; they are spelled in many ways.
+func (x *examination) on(name string) bool {
+	v := strings.ToUpper(x.settings[name])
+	return v == "ON" || v == "1" || v == "TRUE" || v == "YES"
+}
+
+// number is 0 for what is no number, or not there.
+func (x *examination) number(name string) int64 {
+	n, err := strconv.ParseInt(x.settings[name], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func (x *examination) serverVersion(context.Context) (diagnosis, error) {
+	oldest, kind := oldestMySQL, "MySQL"
+	if x.server.mariadb {
+		oldest, kind = oldestMariaDB, "MariaDB"
+	}
+	if older(x.server.version, oldest) {
+		return diagnosis{doctor.Bad, kind + " " + x.server.version, "move to " + oldest + " or newer"}, nil
+	}
+	return sound("%s %s", kind, x.server.version), nil
+}
+
+func (x *examination) writable(context.Context) (diagnosis, error) {
+	for _, name := range []string{"innodb_read_only", "super_read_only", "read_only"} {
+		if x.on(name) {
+			return diagnosis{doctor.Bad, name + " is on: a replica", "give the URL of the primary, or on one that was promoted: SET GLOBAL " + name + " = OFF"}, nil
+		}
+	}
+	return sound("a primary"), nil
+}
+
+func (x *examination) flushLog(context.Context) (diagnosis, error) {
+	v := x.settings["innodb_flush_log_at_trx_commit"]
+	if method := strings.ToLower(x.settings["innodb_flush_method"]); method == "nosync" || method == "littlesync" {
+		return diagnosis{doctor.Bad, v + ", but innodb_flush_method is " + method + ": the disk is not asked", "take innodb_flush_method out of the server's file, and restart it"}, nil
+	}
+	if v != "1" && v != "3" { // MariaDB's 3 writes more often
+		return diagnosis{doctor.Bad, v + ": up to a second of commits is lost", setGlobal("innodb_flush_log_at_trx_commit", "1")}, nil
+	}
+	return sound("%s", v), nil
+}
+
+func (x *examination) syncBinlog(context.Context) (diagnosis, error) {
+	switch v := x.settings["sync_binlog"]; {
+	case !x.on("log_bin"):
+		return sound("there is no binary log"), nil
+	case v != "1":
+		return diagnosis{doctor.Bad, v + ": commits of which the binary log is not on the disk are rolled back after a power cut", setGlobal("sync_binlog", "1")}, nil
+	}
+	return sound("1"), nil
+}
+
+func (x *examination) doublewrite(context.Context) (diagnosis, error) {
+	v := strings.ToUpper(x.settings["innodb_doublewrite"])
+	if v == "OFF" || v == "0" || v == "DETECT_ONLY" {
+		return diagnosis{doctor.Bad, v, "innodb_doublewrite = ON below [mysqld] in the server's file, and restart it"}, nil
+	}
+	return sound("%s", v), nil
+}
+
+func (x *examination) binlogFormat(context.Context) (diagnosis, error) {
+	v := strings.ToUpper(x.settings["binlog_format"])
+	switch {
+	case !x.on("log_bin"):
+		return sound("there is no binary log"), nil
+	case v == "STATEMENT":
+		return diagnosis{doctor.Bad, v, setGlobal("binlog_format", "'ROW'") + "; sessions that are open keep theirs"}, nil
+	}
+	return sound("%s", v), nil
+}
+
+const countReplicas = `SELECT count(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'`
+
+func (x *examination) replicas(ctx context.Context) (diagnosis, error) {
+	var n int
+	if err := x.db.QueryRowContext(ctx, countReplicas).Scan(&n); err != nil {
+		return diagnosis{}, err
+	}
+	waits := x.on("rpl_semi_sync_master_enabled") || x.on("rpl_semi_sync_source_enabled")
+	switch {
+	case n > 0 && !waits:
+		return diagnosis{doctor.Warn, fmt.Sprintf("%d replicas, none of them is waited for", n), "switch semi-synchronous replication on: rpl_semi_sync_master_enabled (MariaDB), rpl_semi_sync_source_enabled (MySQL)"}, nil
+	case waits && n == 0:
+		return diagnosis{doctor.Warn, "commits wait for a replica, and none is seen to follow", "start the replica, or let " + x.url.User + " see it: GRANT PROCESS ON *.* TO " + x.account}, nil
+	case n == 0:
+		return sound("none seen: what is committed is on one server's disk"), nil
+	}
+	return sound("%d, and one of them is waited for", n), nil
+}
+
+func (x *examination) cluster(context.Context) (diagnosis, error) {
+	fix := "let all producers, relays and consumers of this database write through one node (a proxy that sends writes to one); conflicts at a commit (1213) are repeated"
+	switch {
+	case x.on("wsrep_on"):
+		return diagnosis{doctor.Warn, "a node of a Galera cluster", fix}, nil
+	case x.settings["group_replication_group_name"] != "" && !x.on("group_replication_single_primary_mode"):
+		return diagnosis{doctor.Warn, "group replication with several primaries", "SELECT group_replication_switch_to_single_primary_mode(); or " + fix}, nil
+	case x.settings["group_replication_group_name"] != "":
+		return sound("group replication with one primary"), nil
+	}
+	return sound("none: one server writes"), nil
+}
+
+func (x *examination) autoincLock(context.Context) (diagnosis, error) {
+	switch v := x.settings["innodb_autoinc_lock_mode"]; {
+	case v == "0":
+		return diagnosis{doctor.Warn, "0: producers queue for each other's INSERT", "innodb_autoinc_lock_mode = 2 below [mysqld] in the server's file, with binlog_format = ROW, and restart it"}, nil
+	case v == "2" && x.on("log_bin") && strings.EqualFold(x.settings["binlog_format"], "STATEMENT"):
+		return diagnosis{doctor.Bad, "2 with statements in the binary log: a replica gives other ids", setGlobal("binlog_format", "'ROW'")}, nil
+	default:
+		return sound("%s", v), nil
+	}
+}
+
+func (x *examination) increment(context.Context) (diagnosis, error) {
+	n := x.number("auto_increment_increment")
+	if n <= 1 || x.on("wsrep_on") { // of a cluster its own check tells
+		return sound("%d", n), nil
+	}
+	return diagnosis{doctor.Warn, fmt.Sprintf("%d: of as many ids one is used", n), setGlobal("auto_increment_increment", "1") + "; where two servers are written to, write to one"}, nil
+}
