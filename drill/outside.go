@@ -26,15 +26,19 @@ func (r *run) outsider(system string) *Child {
 	return r.sys.Outside[i]
 }
 
-// misbehave lets an outside system do something wrong for a while, once more
-// when nobody has asked it, and returns how often it says that it did.
+// misbehaveTries is how often a system is to do wrong until somebody asks it:
+// on a busy machine orders come to the carrier late, and in bursts.
+const misbehaveTries = 12
+
+// misbehave lets an outside system do something wrong for a while, again while
+// nobody has asked it, and returns how often it says that it did.
 func (r *run) misbehave(ctx context.Context, system string, m Misbehaviour) (int, error) {
 	defer r.locks.hold(r.outsider(system))()
 	before, err := r.misbehaved(ctx, system, m.Mode)
 	if err != nil {
 		return 0, retryable(err)
 	}
-	for range 5 {
+	for range misbehaveTries {
 		if err := r.sys.Misbehave(ctx, system, m); err != nil {
 			return 0, retryable(err)
 		}
