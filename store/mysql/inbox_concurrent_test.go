@@ -28,7 +28,7 @@ func processesAt(t *testing.T, at string, n int, setup ...string) []*mysql.Store
 	for i := range stores {
 		stores[i] = mysql.OpenForTest(t, at, mysql.Config{MaxConns: 8})
 	}
-	for _, query := range append([]string{`CREATE TABLE t_effect (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, row_id VARCHAR(250) NOT NULL)`}, setup...) {
+	for _, query := range append([]string{createEffects}, setup...) {
 		if _, err := stores[0].DB().ExecContext(t.Context(), query); err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ import (
 // Two members of a group, each with connections of its own, handlers of which
 // every fifth fails at its first attempt.
 func TestTwoMembersWhoseHandlersFailNowAndThenApplyEachEventOnceAndInOrder(t *testing.T) {
-	const keys, each = 20, 15
+	const keys, each = 10, 10
 	stores := processes(t, 2)
 	broker := memory.New(memory.Config{})
 	defer func() { _ = broker.Close() }()

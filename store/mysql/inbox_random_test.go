@@ -19,7 +19,7 @@ import (
 	"github.com/settlemq/settle/store/mysql"
 )
 
-var seeds = flag.Int("inbox-seeds", 4, "how many random histories TestRandomHistoriesSettle plays")
+var seeds = flag.Int("inbox-seeds", 1, "how many random histories TestRandomHistoriesSettle plays")
 
 // TestRandomHistoriesSettle plays a consumer that is unlucky in every way: it
 // delivers twice, loses acknowledgements, fails, parks, dies, and is repaired

@@ -6,4 +6,4 @@ import (
 	"github.com/settlemq/settle/store/storetest/broken"
 )
 
-func TestEveryRuleOfTheInboxSuiteFailsABrokenStore(t *testing.T) { broken.RunInbox(t, openInbox) }
+func TestEveryRuleOfTheInboxSuiteFailsABrokenStore(t *testing.T) { broken.RunInbox(t, inboxes(t)) }

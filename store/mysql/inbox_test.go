@@ -11,13 +11,25 @@ import (
 )
 
 func TestInbox(t *testing.T) {
-	storetest.RunInbox(t, openInbox)
+	storetest.RunInbox(t, inboxes(t))
 }
 
-// openInbox opens a fresh database with a table of the business.
-func openInbox(t testing.TB) storetest.InboxStore[*sql.Tx] {
+// inboxes returns what opens an empty database with a table of the business for
+// each case of a suite.
+func inboxes(suite testing.TB) func(t testing.TB) storetest.InboxStore[*sql.Tx] {
+	databases := mysql.NewDatabasesForTest(suite)
+	return func(t testing.TB) storetest.InboxStore[*sql.Tx] {
+		t.Helper()
+		return openInbox(t, databases.Take(t))
+	}
+}
+
+func openInbox(t testing.TB, at string) storetest.InboxStore[*sql.Tx] {
 	t.Helper()
-	s := openWithEffects(t, mysql.Config{MaxConns: 4})
+	s := mysql.OpenForTest(t, at, mysql.Config{MaxConns: 4})
+	if _, err := s.DB().ExecContext(context.Background(), createEffects); err != nil {
+		t.Fatal(err)
+	}
 	exec := func(ctx context.Context, query string, args ...any) error {
 		_, err := s.DB().ExecContext(ctx, query, args...)
 		return err
@@ -25,7 +37,7 @@ func openInbox(t testing.TB) storetest.InboxStore[*sql.Tx] {
 	return storetest.InboxStore[*sql.Tx]{
 		Inbox:      s.Inbox(),
 		Governance: s.Governance(),
-		Effect:     effect,
+		Effect:     writeEffect,
 		Effects:    func(ctx context.Context) ([]string, error) { return effects(ctx, s.Reader()) },
 		LeaveOver: func(ctx context.Context, group, eventID, status string, at time.Time) error {
 			return exec(ctx, `INSERT INTO t_message_consume_log (consumer_group, event_id, status, processed_at) VALUES (?,?,?,?)`, group, eventID, status, at.UTC())
@@ -40,21 +52,7 @@ func openInbox(t testing.TB) storetest.InboxStore[*sql.Tx] {
 	}
 }
 
-// openWithEffects opens a database of the test's own, with a table of the
-// business.
-func openWithEffects(t testing.TB, cfg mysql.Config) *mysql.Store {
-	t.Helper()
-	s := mysql.OpenForTest(t, mysql.DatabaseForTest(t), cfg)
-	if _, err := s.DB().ExecContext(context.Background(), `CREATE TABLE t_effect (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, row_id VARCHAR(250) NOT NULL)`); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-func effect(ctx context.Context, tx *sql.Tx, row string) error {
-	_, err := tx.ExecContext(ctx, `INSERT INTO t_effect (row_id) VALUES (?)`, row)
-	return err
-}
+const createEffects = `CREATE TABLE IF NOT EXISTS t_effect (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, row_id VARCHAR(250) NOT NULL)`
 
 func effects(ctx context.Context, db *sql.DB) ([]string, error) {
 	rows, err := db.QueryContext(ctx, `SELECT row_id FROM t_effect ORDER BY id`)
