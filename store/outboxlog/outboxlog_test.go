@@ -197,29 +197,3 @@ func TestWhoMayLeadAndHowManyHaveDied(t *testing.T) {
 		t.Error("a lease of before the clock was set back is not noticed, or its owner may not have it")
 	}
 }
-
-func TestMemoryKeepsWhatItWasGiven(t *testing.T) {
-	var m outboxlog.Memory
-	r := rand.New(rand.NewPCG(5, 6))
-	var texts []string
-	var bytes [][]byte
-	var want []string
-	for i := range 2000 {
-		b := []byte(fmt.Sprintf("%0*d", 1+r.IntN(3000), i))
-		want = append(want, string(b))
-		texts, bytes = append(texts, m.Text(b)), append(bytes, m.Bytes(b))
-		clear(b)
-	}
-	for i := range want {
-		if texts[i] != want[i] || string(bytes[i]) != want[i] {
-			t.Fatalf("value %d was changed", i)
-		}
-	}
-	if grown := append(bytes[0], 'x'); string(bytes[1]) != want[1] {
-		t.Errorf("a value that grows writes over the next: %s", grown[:1])
-	}
-	one, other := m.Event(), m.Event()
-	if m.Bytes(nil) != nil || m.Bytes([]byte{}) == nil || one == other {
-		t.Error("nothing is not kept apart from an empty value, or two events are one")
-	}
-}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 // Log is the outbox table read as a log: what a relay works on. Each relay
@@ -109,7 +110,7 @@ func (l *Log) Poll(ctx context.Context, q relay.PollQuery) (relay.Page, error) {
 	room := budget{rows: q.MaxRows, bytes: q.MaxBytes}
 	query, args := pollWhole, []any{q.After, upTo, room.limit(), l.holding().lease.Lane}
 	last, small := l.lastPage()
-	if holes := below(q.Holes, q.After); len(holes) > 0 || !small {
+	if holes := outboxlog.Below(q.Holes, q.After); len(holes) > 0 || !small {
 		single, first, last := splitHoles(holes)
 		query, args = poll, append(args, single, first, last)
 	}
@@ -190,16 +191,6 @@ func readPage(rows pgx.Rows, of *adoption, before int, room *budget, p *relay.Pa
 	// Behind a first row that is larger than the page nothing was returned.
 	p.Complete = p.Complete && room.bytes >= 0
 	return rows.Err()
-}
-
-// below returns the holes that a range above the cursor does not cover.
-func below(holes []int64, cursor int64) []int64 {
-	for i, id := range holes {
-		if id > cursor {
-			return holes[:i]
-		}
-	}
-	return holes
 }
 
 // longRun is how many ids must follow one another to be looked up as a range:

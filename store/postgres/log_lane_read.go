@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 // What a lane of several reads. With one lane nothing of this is asked: the
@@ -86,7 +87,7 @@ func pollOfLane(q relay.PollQuery, lane relay.Lane, room *budget, small bool) (s
 		upTo = math.MaxInt64
 	}
 	room.others = q.MaxRows * lane.Of
-	single, first, last := splitHoles(below(q.Holes, q.After))
+	single, first, last := splitHoles(outboxlog.Below(q.Holes, q.After))
 	args := []any{q.After, upTo, room.limit() + int64(room.others), lane.Number, single, first, last, lane.Of, lane.Index}
 	if small {
 		return pollLane, args

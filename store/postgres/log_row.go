@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 // What eventRow reads: of settle_outbox_row as e, of a query that has selected
@@ -33,8 +34,8 @@ type pageRow struct {
 // eventRow is a row of settle_outbox_row, or what a left join has in its place.
 type eventRow struct {
 	// of is the adoption of the table that it stands in; nil for our own.
-	of *adoption
-	memory
+	of     *adoption
+	memory outboxlog.Memory
 
 	id, seq                            pgtype.Int8
 	version                            pgtype.Int4
@@ -59,7 +60,7 @@ func (r *eventRow) into() []any {
 
 // row makes a row of what was read, and tells its size.
 func (r *eventRow) row() (relay.Row, int) {
-	e := r.event()
+	e := r.memory.Event()
 	e.ID, e.Type, e.AggregateType, e.AggregateID, e.AggregateSeq = r.eventID.string, r.eventType.string, r.aggType.string, r.aggID.string, r.seq.Int64
 	e.BizKey, e.TraceID, e.CausationID, e.Supersedes = r.biz.string, r.trace.string, r.causation.string, r.supersedes.string
 	e.Topic, e.Version, e.ContentType, e.Payload = r.topic.string, int(r.version.Int32), r.contentType.string, r.payload.bytes

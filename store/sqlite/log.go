@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 // Log is the outbox table read as a log: what a relay works on. Each relay
@@ -85,10 +86,10 @@ func (l *Log) Poll(ctx context.Context, q relay.PollQuery) (relay.Page, error) {
 }
 
 func (l *Log) pollRows(c *conn, q relay.PollQuery, p *relay.Page) error {
-	room := budget{rows: q.MaxRows, bytes: q.MaxBytes}
+	room := outboxlog.Budget{Rows: q.MaxRows, Bytes: q.MaxBytes}
 	take := func(v []driver.Value) bool {
 		row, size := readRow(v)
-		if !room.takes(size) {
+		if !room.Takes(size) {
 			p.Complete = false
 			return false
 		}
@@ -96,8 +97,8 @@ func (l *Log) pollRows(c *conn, q relay.PollQuery, p *relay.Page) error {
 		return true
 	}
 	// One row more than there is room for tells whether the page is cut.
-	if holes := below(q.Holes, q.After); len(holes) > 0 {
-		if err := c.each(pollHoles, args(list(holes), room.limit()), take); err != nil {
+	if holes := outboxlog.Below(q.Holes, q.After); len(holes) > 0 {
+		if err := c.each(pollHoles, args(list(holes), int64(room.Limit())), take); err != nil {
 			return err
 		}
 	}
@@ -108,36 +109,7 @@ func (l *Log) pollRows(c *conn, q relay.PollQuery, p *relay.Page) error {
 	if upTo <= q.After || !p.Complete {
 		return nil
 	}
-	return c.each(pollAbove, args(q.After, upTo, room.limit()), take)
-}
-
-// below returns the holes that a range above the cursor does not cover.
-func below(holes []int64, cursor int64) []int64 {
-	for i, id := range holes {
-		if id > cursor {
-			return holes[:i]
-		}
-	}
-	return holes
-}
-
-// budget is what a page may still take. A first row is always taken, or a
-// large one would stop the reader for ever.
-type budget struct {
-	rows, bytes int
-	some        bool
-}
-
-func (b *budget) limit() int64 { return int64(b.rows) + 1 }
-
-func (b *budget) takes(size int) bool {
-	if b.some && (b.rows <= 0 || b.bytes < size) {
-		return false
-	}
-	b.some = true
-	b.rows--
-	b.bytes -= size
-	return true
+	return c.each(pollAbove, args(q.After, upTo, int64(room.Limit())), take)
 }
 
 // Owners implements relay.Store. The file has one writer at a time and ids are

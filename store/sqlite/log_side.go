@@ -7,6 +7,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 // sideColumns stand before rowColumns: id, event id, type, key, topic and
@@ -55,13 +56,13 @@ func (l *Log) Side(ctx context.Context, q relay.SideQuery) (relay.SidePage, erro
 }
 
 func readSide(c *conn, query string, a []driver.NamedValue, q relay.SideQuery, p *relay.SidePage) error {
-	room := budget{rows: q.MaxRows, bytes: q.MaxBytes}
+	room := outboxlog.Budget{Rows: q.MaxRows, Bytes: q.MaxBytes}
 	return c.each(query, a, func(v []driver.Value) bool {
 		if integer(v[9]) == 1 {
 			return false
 		}
 		row, size := readSideRow(v)
-		if !room.takes(size) {
+		if !room.Takes(size) {
 			p.More, p.Next = true, instant(v[10])
 			return false
 		}

@@ -1,4 +1,4 @@
-package postgres
+package outboxlog
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 // What was read before stays as it is, whatever is read behind it.
 func TestRowsDoNotShareWhatTheyHold(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	var m memory
+	var m Memory
 	var texts, wantTexts []string
 	var payloads, wantPayloads [][]byte
 	var events []*settle.Event
@@ -23,9 +23,9 @@ func TestRowsDoNotShareWhatTheyHold(t *testing.T) {
 		for j := range n {
 			wire[j] = byte('a' + (i+j)%26)
 		}
-		texts, wantTexts = append(texts, m.text(wire[:n])), append(wantTexts, string(wire[:n]))
-		payloads, wantPayloads = append(payloads, m.copy(wire[:n])), append(wantPayloads, bytes.Clone(wire[:n]))
-		e := m.event()
+		texts, wantTexts = append(texts, m.Text(wire[:n])), append(wantTexts, string(wire[:n]))
+		payloads, wantPayloads = append(payloads, m.Bytes(wire[:n])), append(wantPayloads, bytes.Clone(wire[:n]))
+		e := m.Event()
 		e.ID = fmt.Sprint(i)
 		events = append(events, e)
 	}
@@ -42,33 +42,14 @@ func TestRowsDoNotShareWhatTheyHold(t *testing.T) {
 	}
 }
 
-func TestAColumnThatIsNullIsEmptyAndBytesThatAreEmptyAreNot(t *testing.T) {
-	var m memory
-	c, p := textColumn{in: &m}, bytesColumn{in: &m}
-	for _, v := range []string{"a", "a", "", "b"} {
-		if err := c.ScanBytes([]byte(v)); err != nil || c.string != v {
-			t.Errorf("%q was read as %q (%v)", v, c.string, err)
-		}
-	}
-	if err := c.ScanBytes(nil); err != nil || c.string != "" {
-		t.Errorf("NULL was read as %q (%v)", c.string, err)
-	}
-	if err := p.ScanBytes([]byte{}); err != nil || p.bytes == nil {
-		t.Errorf("an empty payload was read as NULL (%v)", err)
-	}
-	if err := p.ScanBytes(nil); err != nil || p.bytes != nil {
-		t.Errorf("NULL was read as %q (%v)", p.bytes, err)
-	}
-}
-
 func TestSmallRowsAreReadInAFewPieces(t *testing.T) {
 	payload, id := []byte(strings.Repeat("x", 256)), []byte(strings.Repeat("i", 36))
-	var m memory
+	var m Memory
 	pieces := testing.AllocsPerRun(100, func() {
 		for range 64 {
-			m.text(id)
-			m.copy(payload)
-			m.event()
+			m.Text(id)
+			m.Bytes(payload)
+			m.Event()
 		}
 	})
 	if pieces > 16 {
