@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/store/consumelog"
 )
 
 // errRolledBack means that the server has rolled the transaction back, whoever
@@ -72,7 +73,9 @@ func (a *apply) doubt(ctx context.Context, i int, out *settle.Result) error {
 
 const (
 	forgetOwn = `DELETE FROM t_message_consume_log WHERE consumer_group = ? AND event_id IN `
-	parkOwn   = `UPDATE t_message_consume_log SET status = 'PARKED' WHERE consumer_group = ? AND event_id = ?`
+
+	// FAILED is what a foreign consumer has left, to be taken over again.
+	reopenLog = `UPDATE t_message_consume_log SET status = ?, effect_key = NULL WHERE consumer_group = ? AND event_id = ?`
 )
 
 // takeBack undoes what was committed with the first half of item i, of which
@@ -98,10 +101,15 @@ func (a *apply) takeBack(ctx context.Context, i int) error {
 				return err
 			}
 		}
-		if a.items[i].RetryID == 0 {
+		it := &a.items[i]
+		if a.own[it.EventID] {
 			return nil
 		}
-		_, err := tx.ExecContext(ctx, parkOwn, a.w.Group, a.items[i].EventID)
+		status := "FAILED"
+		if it.RetryID != 0 {
+			status = consumelog.StatusParked
+		}
+		_, err := tx.ExecContext(ctx, reopenLog, status, a.w.Group, it.EventID)
 		return err
 	})
 	if err != nil {

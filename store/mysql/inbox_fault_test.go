@@ -41,3 +41,21 @@ func TestFaultsOfTheServerAreToldFromThoseOfAStatement(t *testing.T) {
 		}
 	}
 }
+
+func TestAServerThatCannotBeWrittenToIsLeft(t *testing.T) {
+	s := OpenForTest(t, DatabaseForTest(t), Config{})
+	if err := s.db.PingContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.left(&driver.MySQLError{Number: 1213})
+	if n := s.db.Stats().Idle; n != 1 {
+		t.Fatalf("%d connections are kept after a deadlock, want one", n)
+	}
+	s.left(fmt.Errorf("apply: %w", &driver.MySQLError{Number: 1290}))
+	if n := s.db.Stats().Idle; n != 0 {
+		t.Errorf("%d connections are kept to a server that is read only", n)
+	}
+	if err := s.db.PingContext(t.Context()); err != nil || s.db.Stats().Idle != 1 {
+		t.Errorf("no connection is kept any more, %v", err)
+	}
+}

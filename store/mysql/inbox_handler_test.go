@@ -123,6 +123,20 @@ func TestAProcedureThatCommitsFailsItsEventAndLosesNoOther(t *testing.T) {
 	if got, err := effects(t.Context(), s.Reader()); err != nil || slices.Contains(got, "behind the commit") || !slices.Contains(got, "c-001") {
 		t.Errorf("effects are %v, %v", got, err)
 	}
+	// The same of one that waits: it waits on.
+	parked := eventOn("p", 1)
+	parked.Intent, parked.Class, parked.Cause = settle.IntentPark, settle.ClassHandler, "later"
+	wantVerdicts(t, applyAll(t, s, []settle.Item{parked}, call), settle.VerdictParked)
+	due, err := s.Inbox().Due(t.Context(), "g", 10)
+	if err != nil || len(due.Items) != 1 {
+		t.Fatalf("Due gives %v, %v", due, err)
+	}
+	day := func(ctx context.Context, tx *sql.Tx, _ string) error {
+		_, err := tx.ExecContext(ctx, "CALL p_day()")
+		return err
+	}
+	wantVerdicts(t, applyAll(t, s, due.Items, day), settle.VerdictFailed)
+	wantVerdicts(t, applyAll(t, s, due.Items, call), applied)
 	results = applyAll(t, s, []settle.Item{eventOn("d", 1)}, func(ctx context.Context, tx *sql.Tx, _ string) error {
 		_, err := tx.ExecContext(ctx, "CALL p_fine()")
 		return err

@@ -215,6 +215,7 @@ func (a *apply) writeLog(db context.Context, it *consumelog.Item, status, effect
 		if hasCode(err, codeDuplicate) {
 			return errStale
 		}
+		a.own[it.EventID] = err == nil
 		return err
 	}
 	var no any

@@ -74,6 +74,7 @@ func (in *Inbox) transact(ctx context.Context, w *settle.Work, how manner, handl
 	defer func() { _ = a.tx.Rollback() }()
 	a.work(ctx, db, handle, &o)
 	if o.err != nil || o.failed >= 0 || o.results == nil {
+		in.s.left(o.err)
 		return o
 	}
 	in.s.cfg.Crash("consume.before_commit")

@@ -13,7 +13,21 @@ func (s *Store) write(ctx context.Context, pool *sql.DB, f func(tx *sql.Tx) erro
 	for try := 1; faultOf(err) == faultConflict && pause(ctx, try); try++ {
 		err = writeOnce(ctx, pool, f)
 	}
+	s.left(err)
 	return explain(err)
+}
+
+// left lets go of all connections when the server that they lead to can't be
+// written to any more: the name in the URL may lead to another one by now.
+// Those in use end with their transactions.
+func (s *Store) left(err error) {
+	if !hasCode(err, codeReadOnly) && !hasCode(err, codeReadOnlyMode) && !hasCode(err, codeReadOnlyTx) {
+		return
+	}
+	for db, idle := range map[*sql.DB]int{s.own: ownConns, s.db: s.cfg.MaxConns, s.reader: s.cfg.MaxConns, s.consume: s.cfg.MaxConns} {
+		db.SetMaxIdleConns(0)
+		db.SetMaxIdleConns(idle)
+	}
 }
 
 func writeOnce(ctx context.Context, pool *sql.DB, f func(tx *sql.Tx) error) error {
