@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -18,8 +19,8 @@ import (
 // adopting are the flags of migrate --adopt.
 type adopting struct {
 	adopt, yes, again, asJSON, project bool
-	table, zone, topic, payload        string
-	topicOf, status                    []string
+	table, zone, topic, payload, log   string
+	topicOf, status, logStatus         []string
 	wait                               time.Duration
 
 	set *pflag.FlagSet
@@ -31,6 +32,8 @@ func (as *adopting) flags(c *cobra.Command) {
 	f.BoolVar(&as.again, "again", false, "adopt: begin anew with an adopted table on which another relay has worked since")
 	f.BoolVar(&as.asJSON, "json", false, "adopt: print the plan as JSON")
 	f.StringVar(&as.table, "table", "", "adopt: the table with its schema (default public.t_outbox_event)")
+	f.StringVar(&as.log, "consume-log", "", "adopt: the consume log that foreign consumers share, with its schema (default public.t_message_consume_log where it has the classic columns)")
+	f.StringArrayVar(&as.logStatus, "consume-status", nil, "adopt: a word that the consume log's status has, as KIND=WORD; kinds are success, processing, failed; may be repeated")
 	f.StringVar(&as.zone, "zone", "", "adopt: time zone of columns that have none (default: that of the database session)")
 	f.StringVar(&as.topic, "topic", "", "adopt: topic of events for which --topic-of has none (default order-domain-event)")
 	f.StringArrayVar(&as.topicOf, "topic-of", nil, "adopt: topic of an event type or aggregate type, as TYPE=TOPIC; may be repeated")
@@ -58,7 +61,7 @@ func (as *adopting) check(c *cobra.Command) error {
 }
 
 func (as *adopting) config(c *pflag.FlagSet) (cfg migrate.AdoptConfig, err error) {
-	cfg = migrate.AdoptConfig{Table: as.table, Zone: as.zone, Topic: as.topic, Payload: as.payload, Again: as.again, Wait: as.wait}
+	cfg = migrate.AdoptConfig{Table: as.table, ConsumeLog: as.log, Zone: as.zone, Topic: as.topic, Payload: as.payload, Again: as.again, Wait: as.wait}
 	if c.Changed("project") {
 		cfg.Project = &as.project
 	}
@@ -75,18 +78,26 @@ func (as *adopting) config(c *pflag.FlagSet) (cfg migrate.AdoptConfig, err error
 		}
 		cfg.TopicOf[name] = topic
 	}
-	kinds := []string{migrate.StatusPending, migrate.StatusRetry, migrate.StatusInFlight, migrate.StatusSent, migrate.StatusDead}
-	for _, given := range as.status {
-		kind, word, ok := strings.Cut(given, "=")
-		if !ok || !slices.Contains(kinds, kind) || word == "" {
-			return cfg, usagef("--status %s: want KIND=WORD, the kinds are %s", given, strings.Join(kinds, ", "))
-		}
-		if cfg.Status == nil {
-			cfg.Status = map[string][]string{}
-		}
-		cfg.Status[kind] = append(cfg.Status[kind], word)
+	cfg.Status, err = kindWords("status", as.status, migrate.StatusPending, migrate.StatusRetry, migrate.StatusInFlight, migrate.StatusSent, migrate.StatusDead)
+	if err == nil {
+		cfg.ConsumeStatus, err = kindWords("consume-status", as.logStatus, migrate.ConsumeSuccess, migrate.ConsumeProcessing, migrate.ConsumeFailed)
 	}
-	return cfg, nil
+	return cfg, err
+}
+
+// kindWords reads the words given for kinds of status.
+func kindWords(flag string, given []string, kinds ...string) (words map[string][]string, err error) {
+	for _, pair := range given {
+		kind, word, ok := strings.Cut(pair, "=")
+		if !ok || !slices.Contains(kinds, kind) || word == "" {
+			return nil, usagef("--%s %s: want KIND=WORD, the kinds are %s", flag, pair, strings.Join(kinds, ", "))
+		}
+		if words == nil {
+			words = map[string][]string{}
+		}
+		words[kind] = append(words[kind], word)
+	}
+	return words, nil
 }
 
 func (a *app) adopt(ctx context.Context, of *schemas, as *adopting, dryRun bool) error {
@@ -133,7 +144,7 @@ func (a *app) adoptLater(ctx context.Context, adopter dial.Adopter, asJSON bool)
 		_, err = fmt.Fprintln(a.Out, "Nothing was changed; --yes does it, --dry-run prints the SQL.")
 	}
 	if err == nil && len(p.Refusals) > 0 {
-		err = finding(fmt.Errorf("%s can't be adopted: %s", p.Table, strings.Join(p.Refusals, "; ")))
+		err = finding(fmt.Errorf("%s can't be adopted: %s", cmp.Or(p.Table, p.ConsumeLog, "the database"), strings.Join(p.Refusals, "; ")))
 	}
 	return err
 }
@@ -153,7 +164,7 @@ func (a *app) adoptNow(ctx context.Context, adopter dial.Adopter, asJSON bool) e
 	if p.Adopted {
 		verb = "read as said above, by processes that start from now on"
 	}
-	_, err = fmt.Fprintf(a.Out, "%s is %s. Settle's URL for it is the one given with ?search_path=%s.\n", p.Table, verb, p.Schema)
+	_, err = fmt.Fprintf(a.Out, "%s is %s. Settle's URL for it is the one given with ?search_path=%s.\n", cmp.Or(p.Table, p.ConsumeLog), verb, p.Schema)
 	return err
 }
 
@@ -163,12 +174,15 @@ func printAdoption(w io.Writer, p migrate.AdoptPlan) error {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-10s %s\n", name, fmt.Sprintf(format, args...))
 	}
-	line("table", "%s; Settle's own tables are in schema %s", p.Table, p.Schema)
+	whole := len(p.Refusals) == 0 && p.Table != ""
+	line("table", "%s; Settle's own tables are in schema %s", cmp.Or(p.Table, p.ConsumeLog), p.Schema)
 	for _, c := range p.Columns {
 		line("column", "%s %s: %s", c.Name, c.Type, c.Read)
 	}
 	if len(p.Refusals) == 0 {
 		line("times", "without a zone are of %s", p.Zone)
+	}
+	if whole {
 		line("payload", "is the %s", map[string]string{migrate.PayloadEnvelope: "whole envelope and travels as it is", migrate.PayloadBody: "body and travels in an envelope"}[p.Payload])
 		line("topic", "%s", strings.Join(p.Topics, ", "))
 		line("ids", "%s; the highest is %d", p.IDs, p.HighestID)
@@ -176,12 +190,18 @@ func printAdoption(w io.Writer, p migrate.AdoptPlan) error {
 	for _, s := range p.Statuses {
 		line("status", "%s: %s, %s rows", s.Word, legibleKind(s.Kind), upTo(s.Rows))
 	}
-	if len(p.Refusals) == 0 && !p.Adopted {
+	if whole && !p.Adopted {
 		line("send", "%s rows: %s of them when their time has come, %s as retries of keys that wait", upTo(p.Send), upTo(p.Delayed), upTo(p.Retry))
 		line("leave", "%s rows as they are", upTo(p.Leave))
 	}
-	if len(p.Refusals) == 0 {
+	if whole {
 		line("write", "%s", map[bool]string{true: "what becomes of a row into its status", false: "nothing into the table"}[p.Project])
+	}
+	if p.ConsumeLog != "" {
+		line("consumers", "share %s", p.ConsumeLog)
+	}
+	for _, s := range p.ConsumeStatuses {
+		line("consumed", "%s: %s, %d of the newest rows", s.Word, legibleKind(s.Kind), s.Rows)
 	}
 	for _, h := range p.Holders {
 		line("open", "%s", h)

@@ -14,6 +14,13 @@ const (
 	StatusDead     = "dead"
 )
 
+// Kinds of status that a row of a shared consume log can have.
+const (
+	ConsumeSuccess    = "success"
+	ConsumeProcessing = "processing"
+	ConsumeFailed     = "failed"
+)
+
 // What an adopted table keeps as payload.
 const (
 	PayloadEnvelope = "envelope"
@@ -29,6 +36,13 @@ var ErrNotAdoptable = errors.New("the table was left as it is")
 type AdoptConfig struct {
 	// Table with its schema. Defaults to public.t_outbox_event.
 	Table string
+	// ConsumeLog is the consume log that foreign consumers share, with its
+	// schema. Defaults to public.t_message_consume_log where that has the
+	// classic columns. Without an outbox to adopt it is adopted alone.
+	ConsumeLog string
+	// ConsumeStatus gives, by kind, the words of that log; the first is the one
+	// written. Defaults to usual words that are found in it.
+	ConsumeStatus map[string][]string
 	// Zone of columns of time without one, as the database names zones.
 	// Defaults to that of the session.
 	Zone string
@@ -56,7 +70,12 @@ type AdoptConfig struct {
 
 // AdoptPlan is what was found of a table, and what adopting it will do.
 type AdoptPlan struct {
+	// Table is empty where there is only a consume log: the outbox is Settle's own.
 	Table string `json:"table"`
+	// ConsumeLog is the consume log that is shared with foreign consumers; empty
+	// for none. ConsumeStatuses are the words in its newest rows.
+	ConsumeLog      string        `json:"consume_log,omitempty"`
+	ConsumeStatuses []AdoptStatus `json:"consume_statuses,omitempty"`
 	// Schema is where Settle's own tables are, or will be.
 	Schema string `json:"schema"`
 	// Adopted is true of one that is adopted already; Changes are then what the

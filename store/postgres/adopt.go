@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -126,7 +127,7 @@ func refused(p migrate.AdoptPlan) error {
 	if len(p.Refusals) == 0 {
 		return nil
 	}
-	return fmt.Errorf("adopt %s: %s: %w", p.Table, strings.Join(p.Refusals, "; "), migrate.ErrNotAdoptable)
+	return fmt.Errorf("adopt %s: %s: %w", cmp.Or(p.Table, p.ConsumeLog), strings.Join(p.Refusals, "; "), migrate.ErrNotAdoptable)
 }
 
 const (
@@ -173,7 +174,10 @@ func (a *Adopt) run(ctx context.Context, conn *pgx.Conn, l *adoptLook) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	if err := migrateAdopted(ctx, conn.Config()); err != nil {
+	if err := migrateAdopted(ctx, conn.Config(), !l.alone); err != nil {
+		return err
+	}
+	if err := putShared(ctx, conn, l.shared); err != nil || l.alone {
 		return err
 	}
 	decided, err := json.Marshal(l.adoption)

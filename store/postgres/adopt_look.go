@@ -26,6 +26,12 @@ type adoptLook struct {
 	// carried out.
 	before *adoption
 	done   bool
+	// shared is the consume log that is there, nil for none; alone is true where
+	// there is no outbox beside it.
+	shared *sharedLog
+	alone  bool
+	// own: the schema has an outbox of its own.
+	own bool
 }
 
 func (l *adoptLook) refuse(format string, args ...any) {
@@ -40,6 +46,13 @@ func (a *Adopt) look(ctx context.Context, conn *pgx.Conn) (*adoptLook, error) {
 	l := &adoptLook{conn: conn, adoption: &adoption{Columns: map[string]string{}}, plan: migrate.AdoptPlan{Schema: a.schema}}
 	if err := a.present(ctx, l); err != nil {
 		return l, err
+	}
+	if err := a.consumeLog(ctx, l); err != nil || l.alone || len(l.plan.Refusals) > 0 {
+		return l, err
+	}
+	if l.own {
+		l.refuse("schema %s has an outbox of its own; name another for Settle's tables in the URL: ?search_path=settle", a.schema)
+		return l, nil
 	}
 	if err := a.find(ctx, l); err != nil || len(l.plan.Refusals) > 0 {
 		return l, err
@@ -60,12 +73,9 @@ func (a *Adopt) look(ctx context.Context, conn *pgx.Conn) (*adoptLook, error) {
 
 // present reads what was decided before.
 func (a *Adopt) present(ctx context.Context, l *adoptLook) error {
-	var adopted, own bool
-	if err := l.conn.QueryRow(ctx, `SELECT coalesce(to_regclass(format('%I.settle_adoption', $1::text)) IS NOT NULL, false), coalesce(to_regclass(format('%I.t_outbox_event', $1::text)) IS NOT NULL, false)`, a.schema).Scan(&adopted, &own); err != nil {
+	var adopted bool
+	if err := l.conn.QueryRow(ctx, `SELECT coalesce(to_regclass(format('%I.settle_adoption', $1::text)) IS NOT NULL, false), coalesce(to_regclass(format('%I.t_outbox_event', $1::text)) IS NOT NULL, false)`, a.schema).Scan(&adopted, &l.own); err != nil {
 		return err
-	}
-	if own {
-		l.refuse("schema %s has an outbox of its own; name another for Settle's tables in the URL: ?search_path=settle", a.schema)
 	}
 	if !adopted {
 		return nil

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,8 +16,8 @@ import (
 
 // migrateAdopted makes Settle's own tables, or brings them up to date. The
 // caller holds the lock.
-func migrateAdopted(ctx context.Context, cfg *pgx.ConnConfig) error {
-	files, err := layout(true)
+func migrateAdopted(ctx context.Context, cfg *pgx.ConnConfig, adopted bool) error {
+	files, err := layout(adopted)
 	if err != nil {
 		return err
 	}
@@ -27,12 +28,12 @@ func migrateAdopted(ctx context.Context, cfg *pgx.ConnConfig) error {
 
 // script is what Run would run, as one text.
 func (a *Adopt) script(ctx context.Context, l *adoptLook) (string, error) {
-	files, err := layout(true)
+	files, err := layout(!l.alone)
 	if err != nil {
 		return "", err
 	}
 	source := migrate.Source{Dialect: migrate.Postgres, Files: files}
-	if l.before != nil {
+	if l.before != nil || l.own {
 		db := stdlib.OpenDB(*l.conn.Config())
 		defer func() { _ = db.Close() }()
 		source.DB = db
@@ -53,8 +54,18 @@ func (a *Adopt) script(ctx context.Context, l *adoptLook) (string, error) {
 			b.WriteString(strings.TrimSpace(s) + ";\n")
 		}
 	}
-	say("Settle's own tables; nothing is made in the schema of "+l.plan.Table, "CREATE SCHEMA IF NOT EXISTS "+own, "SET search_path = "+own)
+	say("Settle's own tables; nothing is made in the schema of "+cmp.Or(l.plan.Table, l.plan.ConsumeLog), "CREATE SCHEMA IF NOT EXISTS "+own, "SET search_path = "+own)
 	b.WriteString(steps)
+	if l.shared != nil {
+		shared, err := json.Marshal(l.shared)
+		if err != nil {
+			return "", err
+		}
+		say("how the consume log is shared", strings.ReplaceAll(putSharedLog, "$1", literal(string(shared))))
+	}
+	if l.alone {
+		return b.String(), nil
+	}
 	say("how the table is read", append([]string{strings.ReplaceAll(putAdoption, "$1", literal(string(decided)))}, l.adoption.functions(a.schema)...)...)
 	if !l.plan.Adopted {
 		s := a.listing(l.adoption)

@@ -167,7 +167,7 @@ func TestOfColumnsThatTheirOwnerHasChangedThoseAreNamed(t *testing.T) {
 	}
 }
 
-func schemaOf(t *testing.T, at string) string {
+func schemaOf(t testing.TB, at string) string {
 	t.Helper()
 	a, err := postgres.NewAdopt(at, migrate.AdoptConfig{})
 	if err != nil {

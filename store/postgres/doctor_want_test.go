@@ -26,7 +26,7 @@ func TestTheMigrationsAreReadAsTheServerReadsThem(t *testing.T) {
 		if _, err := pool.Exec(t.Context(), "CREATE SCHEMA "+cfg.RuntimeParams["search_path"]); err != nil {
 			t.Fatal(err)
 		}
-		if err := migrateAdopted(t.Context(), cfg); err != nil {
+		if err := migrateAdopted(t.Context(), cfg, true); err != nil {
 			t.Fatal(err)
 		}
 		compareWanted(t, pool, true)

@@ -11,6 +11,7 @@ import (
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/store/consumelog"
+	"github.com/settlemq/settle/store/migrate"
 )
 
 // maxActs bounds how many dead letters one transaction changes: other people
@@ -226,6 +227,11 @@ func (g *Governance) Discard(ctx context.Context, a govern.Act, ids ...int64) ([
 		}
 		if err := discard(ctx, d, l); err != nil {
 			return "", err
+		}
+		if h := g.s.shared; h != nil && !l.relay {
+			if _, err := d.tx.Exec(ctx, h.end, d.now, l.group, l.eventID, h.word(migrate.ConsumeSuccess)); err != nil {
+				return "", err
+			}
 		}
 		_, err := d.tx.Exec(ctx, endDiscarded, d.now, d.By, l.id)
 		return "", err

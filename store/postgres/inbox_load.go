@@ -37,6 +37,9 @@ func (a *apply) load(db context.Context) (consumelog.Facts, error) {
 	var b pgx.Batch
 	b.Queue(applySettings, a.in.s.applySettings(a.how)...)
 	owned.queue(&b)
+	if a.shared != nil {
+		a.shared.queueClaims(&b, a)
+	}
 	rec.queue(&b)
 	b.Queue(readGroup, a.in.s.clock(), a.w.Group).QueryRow(func(row pgx.Row) error { return row.Scan(&a.now, &floor, &waiting) })
 	if err := a.conn.SendBatch(db, &b).Close(); err != nil {
@@ -46,7 +49,7 @@ func (a *apply) load(db context.Context) (consumelog.Facts, error) {
 		return consumelog.Facts{}, err
 	}
 	f := consumelog.NewFacts(a.now)
-	f.AllFresh, a.own = rec.all(), rec.inserted
+	f.AllFresh, a.own = rec.all() && (a.shared == nil || a.shared.fresh(a)), rec.inserted
 	if floor.Valid {
 		f.Floor = instant(floor)
 	}
@@ -84,6 +87,9 @@ func (a *apply) loadMore(db context.Context, f *consumelog.Facts, waiting bool) 
 	b = pgx.Batch{}
 	if !f.AllFresh {
 		a.queueLog(&b, f)
+		if a.shared != nil {
+			a.shared.queueRead(&b, a, f)
+		}
 		a.queueEffects(&b, f)
 	}
 	if waiting && !a.w.Pass {
@@ -94,6 +100,9 @@ func (a *apply) loadMore(db context.Context, f *consumelog.Facts, waiting bool) 
 	}
 	if err := a.conn.SendBatch(db, &b).Close(); err != nil {
 		return err
+	}
+	if a.shared != nil {
+		a.shared.merge(a, f)
 	}
 	return a.loadPassed(db, f)
 }
@@ -214,19 +223,9 @@ WHERE consumer_group = $1 AND event_id = ANY($2)`
 // stands in for.
 func (a *apply) queueLog(b *pgx.Batch, f *consumelog.Facts) {
 	var ids []string
-	for i := range a.items {
-		it := &a.items[i]
-		if it.RetryID != 0 && a.busy[it.Key] {
-			continue // to be left alone, and not to be waited for
-		}
-		if _, inserted := f.Logged[it.EventID]; !inserted {
-			ids = append(ids, it.EventID)
-		}
-		if it.Supersedes != "" {
-			ids = append(ids, it.Supersedes, it.Root)
-		}
-		for _, m := range f.Lineages[it.Root] {
-			ids = append(ids, m.EventID)
+	for _, id := range a.related(f) {
+		if _, inserted := f.Logged[id]; !inserted {
+			ids = append(ids, id)
 		}
 	}
 	b.Queue(lockLog, a.w.Group, ids)
@@ -243,6 +242,25 @@ func (a *apply) queueLog(b *pgx.Batch, f *consumelog.Facts) {
 		})
 		return err
 	})
+}
+
+// related are the events of the items and of their lineages.
+func (a *apply) related(f *consumelog.Facts) []string {
+	var ids []string
+	for i := range a.items {
+		it := &a.items[i]
+		if it.RetryID != 0 && a.busy[it.Key] {
+			continue // to be left alone, and not to be waited for
+		}
+		ids = append(ids, it.EventID)
+		if it.Supersedes != "" {
+			ids = append(ids, it.Supersedes, it.Root)
+		}
+		for _, m := range f.Lineages[it.Root] {
+			ids = append(ids, m.EventID)
+		}
+	}
+	return ids
 }
 
 const readEffects = `SELECT l.event_type, l.effect_key, l.event_id FROM unnest($2::text[], $3::text[]) AS k(event_type, effect_key)

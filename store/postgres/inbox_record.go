@@ -154,6 +154,9 @@ func (a *apply) logFirst(ctx context.Context, i int, s *consumelog.Step) error {
 // log writes the log rows of a step: the item's own and those it supersedes.
 func (a *apply) log(b *pgx.Batch, i int, s *consumelog.Step) {
 	it := &a.items[i]
+	if a.shared != nil {
+		a.shared.tell(b, a, it, s)
+	}
 	if s.Forget {
 		b.Queue(deleteLog, a.w.Group, it.EventID)
 		return

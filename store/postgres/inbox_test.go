@@ -17,8 +17,13 @@ func TestInbox(t *testing.T) {
 // openInbox opens a fresh schema with a table of the business.
 func openInbox(t testing.TB) storetest.InboxStore[*sql.Tx] {
 	t.Helper()
+	return openInboxAt(t, postgres.DatabaseForTest(t))
+}
+
+func openInboxAt(t testing.TB, at string) storetest.InboxStore[*sql.Tx] {
+	t.Helper()
 	ctx := context.Background()
-	s := postgres.OpenForTest(t, postgres.DatabaseForTest(t), postgres.Config{MaxConns: 8})
+	s := postgres.OpenForTest(t, at, postgres.Config{MaxConns: 8})
 	exec := func(ctx context.Context, query string, args ...any) error {
 		_, err := s.DB().ExecContext(ctx, query, args...)
 		return err

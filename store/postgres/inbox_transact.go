@@ -43,6 +43,8 @@ type apply struct {
 	own map[string]bool
 	// busy are keys that another process works on at this moment.
 	busy map[string]bool
+	// shared is what foreign consumers know of; nil: there are none.
+	shared *shared
 	// later is what is written before the commit and not needed before.
 	later pgx.Batch
 	keys  []string
@@ -81,7 +83,7 @@ func (in *Inbox) transact(ctx context.Context, w *settle.Work, how manner, handl
 		return o
 	}
 	defer func() { _ = tx.Rollback() }()
-	a := &apply{in: in, tx: tx, w: w, how: how, known: map[string]bool{}, busy: map[string]bool{}}
+	a := &apply{in: in, tx: tx, w: w, how: how, shared: in.share(), known: map[string]bool{}, busy: map[string]bool{}}
 	err = conn.Raw(func(dc any) error {
 		a.conn = dc.(*stdlib.Conn).Conn()
 		return nil

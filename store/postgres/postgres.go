@@ -56,6 +56,8 @@ type Store struct {
 	project projection
 	status  statusSweep
 	appends appendQueries
+	// shared is the consume log that foreign consumers write to; nil: none do.
+	shared *sharing
 }
 
 // Open connects to the schema at url (postgres://user:password@host:port/name,
