@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -158,7 +159,7 @@ func (l *Log) prune(ctx context.Context, tx *sql.Tx, lease relay.Lease, limit in
 		return err
 	}
 	err := tx.QueryRowContext(ctx, newestNumber, lease.Lane).Scan(&newest)
-	if err != nil && err != sql.ErrNoRows {
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
 	var old []any
