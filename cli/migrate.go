@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/server"
 	"github.com/settlemq/settle/store/migrate"
 )
@@ -80,7 +81,7 @@ func classify(err error) error {
 		return &ExitError{Code: exit.Code, Err: err}
 	case errors.As(err, &wrong):
 		return usagef("--db: %w", err)
-	case errors.Is(err, migrate.ErrUndelivered), errors.Is(err, migrate.ErrNewerSchema), errors.Is(err, migrate.ErrOccupied), errors.Is(err, migrate.ErrNotAdoptable):
+	case errors.Is(err, migrate.ErrUndelivered), errors.Is(err, govern.ErrLeads), errors.Is(err, migrate.ErrNewerSchema), errors.Is(err, migrate.ErrOccupied), errors.Is(err, migrate.ErrNotAdoptable):
 		return finding(err)
 	}
 	return unreachablef("%w", err)
@@ -159,6 +160,14 @@ func (a *app) printSteps(name, verb string, steps []migrate.Step) error {
 	return nil
 }
 
+func (a *app) printNothingAbove(name string, version int64) error {
+	if name != "" {
+		name += ": "
+	}
+	_, err := fmt.Fprintf(a.Out, "%snothing to take back: no migration above %d is there\n", name, version)
+	return err
+}
+
 // sourceStep is a migration of one source.
 type sourceStep struct {
 	Source string `json:"source,omitempty"`
@@ -230,7 +239,7 @@ func (a *app) migrateDownCommand() *cobra.Command {
 		Use:   "down --db URL --to VERSION",
 		Short: "Take migrations back, unless events would be lost",
 		Long: "Down takes back every migration above VERSION, all or none; 0 removes every table of Settle. It refuses while\n" +
-			"there is an event that was not sent, or that waits to take effect. What consumers have applied is forgotten\n" +
+			"a relay leads, paused or not, and while there is an event that was not sent, or that waits to take effect. What consumers have applied is forgotten\n" +
 			"with their tables: an event that is delivered again afterwards takes effect again.",
 		Args: exactly(0, ""),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -244,6 +253,9 @@ func (a *app) migrateDownCommand() *cobra.Command {
 				removed, err := s.Down(c.Context(), to)
 				if err != nil {
 					return err
+				}
+				if len(removed) == 0 {
+					return a.printNothingAbove(name, to)
 				}
 				return a.printSteps(name, "took back", removed)
 			})

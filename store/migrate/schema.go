@@ -187,11 +187,15 @@ func (s *Schema) Down(ctx context.Context, to int64) (removed []Step, err error)
 	return removed, nil
 }
 
-// above returns the applied steps above a version, the last first.
+// above returns the applied steps above a version, the last first; none where
+// nothing is there.
 func (s *Schema) above(ctx context.Context, to int64) ([]Step, error) {
 	steps, err := s.Status(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if !slices.ContainsFunc(steps, func(step Step) bool { return step.Applied }) {
+		return nil, nil
 	}
 	if !steps[len(steps)-1].Applied {
 		return nil, errors.New("the schema is older than this program; migrate it first, or use the program that made it")

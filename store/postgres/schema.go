@@ -90,6 +90,9 @@ const (
 )
 
 func guardUndelivered(ctx context.Context, tx *sql.Tx) error {
+	if err := nobodyLeads(ctx, tx); err != nil {
+		return err
+	}
 	if _, err := tx.ExecContext(ctx, keepWritersOut); err != nil {
 		return fmt.Errorf("wait for those who write: %w", explain(err))
 	}
@@ -113,6 +116,9 @@ const (
 )
 
 func guardAdopted(ctx context.Context, tx *sql.Tx) error {
+	if err := nobodyLeads(ctx, tx); err != nil {
+		return err
+	}
 	if _, err := tx.ExecContext(ctx, keepRelaysOut); err != nil {
 		return fmt.Errorf("wait for those who write: %w", explain(err))
 	}

@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
+	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/store/migrate"
 )
 
@@ -34,7 +36,7 @@ func openSchema(ctx context.Context, path string, create bool) (*migrate.Schema,
 	if err != nil {
 		return nil, err
 	}
-	source := migrate.Source{Dialect: migrate.SQLite, Files: files, Guard: guardUndelivered, Close: func() error { return nil }}
+	source := migrate.Source{Dialect: migrate.SQLite, Files: files, Close: func() error { return nil }}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !create {
 		source.Lock = func(context.Context) (func() error, error) {
 			return nil, fmt.Errorf("%s does not exist", path)
@@ -46,6 +48,12 @@ func openSchema(ctx context.Context, path string, create bool) (*migrate.Schema,
 		return nil, err
 	}
 	s := &Store{path: path, queue: q, watch: newWatch()}
+	source.Guard = func(ctx context.Context, tx *sql.Tx) error {
+		if err := s.nobodyLeads(ctx); err != nil {
+			return err
+		}
+		return guardUndelivered(ctx, tx)
+	}
 	source.DB, err = s.pool(nil, 1, dsn(path, Config{}, "_txlock=immediate", "_journal_mode=WAL", "_synchronous=FULL"))
 	if err == nil {
 		err = source.DB.PingContext(ctx)
@@ -61,6 +69,22 @@ func openSchema(ctx context.Context, path string, create bool) (*migrate.Schema,
 		return nil, errors.Join(err, s.Close())
 	}
 	return migrate.NewSchema(source), nil
+}
+
+// nobodyLeads refuses while a relay leads, paused or not: it would go on without
+// its tables. The caller holds the file's write lock, so that no lease is taken.
+func (s *Store) nobodyLeads(ctx context.Context) error {
+	if err := s.openLeases(ctx, Config{}); err != nil {
+		return err
+	}
+	lead, err := readLease(ctx, s.lease, 0)
+	if err != nil {
+		return fmt.Errorf("look who leads: %w", err)
+	}
+	if time.Now().Before(lead.expires) {
+		return fmt.Errorf("%w: %s, until %s; end it (settle serve, or the program that runs the relay) and every standby, or wait until then", govern.ErrLeads, lead.owner, lead.expires.UTC().Format("15:04:05"))
+	}
+	return nil
 }
 
 const countUndelivered = `SELECT (SELECT count(*) FROM v_outbox_event WHERE status NOT IN ('SENT', 'DISCARDED')), (SELECT count(*) FROM t_consume_retry)`
