@@ -143,7 +143,8 @@ const dropTable = `DROP TABLE ` + Table
 // the last first; above 0 that is all there is. It starts from the newest schema
 // only.
 //
-// Crash here: all of it was one transaction.
+// Crash here: all of it was one transaction; MySQL commits each statement by
+// itself, and each can be run again.
 func (s *Schema) Down(ctx context.Context, to int64) (removed []Step, err error) {
 	unlock, err := s.s.Lock(ctx)
 	if err != nil {
@@ -169,8 +170,10 @@ func (s *Schema) Down(ctx context.Context, to int64) (removed []Step, err error)
 		}
 	}
 	for _, step := range removed {
-		if _, err := tx.ExecContext(ctx, step.section(goingDown)); err != nil {
-			return nil, fmt.Errorf("take back schema version %d: %w", step.Version, err)
+		for _, sql := range step.statements(goingDown, s.s.Dialect) {
+			if _, err := tx.ExecContext(ctx, sql); err != nil {
+				return nil, fmt.Errorf("take back schema version %d: %w", step.Version, err)
+			}
 		}
 		if err := store.Delete(ctx, tx, step.Version); err != nil {
 			return nil, fmt.Errorf("take back schema version %d: %w", step.Version, err)
@@ -213,6 +216,16 @@ const (
 var drop = regexp.MustCompile(`(?i)\bDROP\s+(TABLE|COLUMN)\b`)
 
 func (s Step) drops() bool { return drop.MatchString(s.section(goingDown)) }
+
+// statements returns one direction's SQL as a server takes it: MySQL takes one
+// statement at a time, and none of its migrations has one within another.
+func (s Step) statements(direction string, d Dialect) []string {
+	if d != MySQL {
+		return []string{s.section(direction)}
+	}
+	all := strings.SplitAfter(s.section(direction), ";\n")
+	return slices.DeleteFunc(all, func(sql string) bool { return strings.TrimSpace(sql) == "" })
+}
 
 // section returns one direction's SQL without the tool's marks.
 func (s Step) section(direction string) string {

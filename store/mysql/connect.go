@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -113,7 +114,7 @@ func lockMigrations(ctx context.Context, db *sql.DB) (unlock func() error, err e
 	}
 	unlock = func() error {
 		// The session ends, and the lock with it.
-		_ = conn.Raw(func(any) error { return driver.ErrInvalidConn })
+		_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 		if err := conn.Close(); err != nil && !errors.Is(err, sql.ErrConnDone) {
 			return err
 		}
