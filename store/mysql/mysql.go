@@ -10,7 +10,7 @@
 // stored functions and rights beyond those on its own database.
 //
 // Read the files in this order: mysql.go, connect.go, session.go, outbox.go,
-// log.go and its parts.
+// log.go and inbox.go and their parts.
 package mysql
 
 import (
