@@ -140,6 +140,9 @@ func (s *Store) session(own, readOnly bool) map[string]string {
 	if readOnly {
 		set[only] = "1"
 	}
+	if !s.server.mariadb { // counters would be told as they were up to a day ago
+		set["information_schema_stats_expiry"] = "0"
+	}
 	if !own {
 		return set
 	}
@@ -153,7 +156,6 @@ func (s *Store) session(own, readOnly bool) map[string]string {
 		set["@settle_run"] = fmt.Sprintf(runOfServer, "@@server_id", "information_schema")
 	} else {
 		set["max_execution_time"] = strconv.FormatInt(s.cfg.StatementTimeout.Milliseconds(), 10)
-		set["information_schema_stats_expiry"] = "0"
 		set["@settle_run"] = fmt.Sprintf(runOfServer, "@@server_uuid", "performance_schema")
 	}
 	return set
