@@ -38,8 +38,9 @@ const (
 	fenceLeases = `UPDATE t_outbox_lease SET owner = $1, epoch = $2, clean = true, deaths = 0, taken_at = $3`
 
 	// What is marked as sent in an adopted table, and not seen by the log from its
-	// new position on, is no other relay's work.
-	forgetForeign = `UPDATE settle_adoption SET foreign_id = $1, foreign_rows = 0, foreign_seen_at = NULL`
+	// new position on, is no other relay's work. From there on all is read as a
+	// log, also where ids begin again below those of the adoption.
+	forgetForeign = `UPDATE settle_adoption SET foreign_id = $1, foreign_rows = 0, foreign_seen_at = NULL, high_id = least(high_id, $2::bigint)`
 
 	highestOfAll = `SELECT greatest((SELECT max(epoch) FROM t_outbox_lease), (SELECT max(epoch) FROM t_outbox_checkpoint), (SELECT max(epoch) FROM settle_renewal WHERE scope = $1), 0)`
 )
@@ -89,7 +90,7 @@ func (g *Governance) restart(ctx context.Context, d *deed, from int64) (govern.R
 		return r, err
 	}
 	if g.s.adopted != nil {
-		if _, err := d.tx.Exec(ctx, forgetForeign, st.MaxID); err != nil {
+		if _, err := d.tx.Exec(ctx, forgetForeign, st.MaxID, from-1); err != nil {
 			return r, err
 		}
 	}
