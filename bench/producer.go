@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/store/migrate"
 	"github.com/settlemq/settle/store/postgres"
 )
 
@@ -20,22 +21,21 @@ import (
 type producer struct {
 	name, title string
 	// than names the one without an outbox that it is compared with.
-	than string
-	// script is run after Settle's tables are there.
-	script string
+	than   string
+	layout migrate.Layout
 	order  func(ctx context.Context, s *postgres.Store, tx pgx.Tx, n int) error
 }
 
 func producerKinds() []producer {
-	const lean = `DROP INDEX i_outbox_aggregate, i_outbox_biz, i_outbox_trace`
+	const full, lean = migrate.LayoutFull, migrate.LayoutLean
 	return []producer{
-		{"none", "a statement at a time, no outbox", "none", ``, orderByCalls(nil)},
+		{"none", "a statement at a time, no outbox", "none", full, orderByCalls(nil)},
 		{"by-hand", "and its event: INSERT by hand, lean", "none", lean, orderByCalls(insertByHand)},
-		{"default", "and its event: Append", "none", ``, orderByCalls(appendEvent)},
+		{"default", "and its event: Append", "none", full, orderByCalls(appendEvent)},
 		{"lean", "and its event: Append, lean", "none", lean, orderByCalls(appendEvent)},
-		{"batch-none", "one batch, no outbox", "batch-none", ``, orderByBatch(nil)},
+		{"batch-none", "one batch, no outbox", "batch-none", full, orderByBatch(nil)},
 		{"batch-by-hand", "and its event: INSERT by hand, lean", "batch-none", lean, orderByBatch(queueByHand)},
-		{"batch-default", "and its event: Queue", "batch-none", ``, orderByBatch(queueEvent)},
+		{"batch-default", "and its event: Queue", "batch-none", full, orderByBatch(queueEvent)},
 		{"batch-lean", "and its event: Queue, lean", "batch-none", lean, orderByBatch(queueEvent)},
 	}
 }
@@ -119,10 +119,13 @@ func (p producer) open(ctx context.Context, s *server, delay time.Duration) (_ *
 	if t.db, err = s.create(ctx, delay); err != nil {
 		return nil, err
 	}
+	if err = makeSettle(ctx, t.db.url, p.layout); err != nil {
+		return nil, errors.Join(err, t.db.drop())
+	}
 	if t.store, err = postgres.Open(ctx, t.db.url, postgres.Config{MaxConns: 1}); err != nil {
 		return nil, errors.Join(err, t.db.drop())
 	}
-	if _, err = t.db.conn.Exec(ctx, businessTables+`; `+p.script); err != nil {
+	if _, err = t.db.conn.Exec(ctx, businessTables); err != nil {
 		return nil, errors.Join(err, t.close())
 	}
 	return t, nil

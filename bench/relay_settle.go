@@ -10,6 +10,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/migrate"
 	"github.com/settlemq/settle/store/postgres"
 )
 
@@ -17,7 +18,7 @@ import (
 // makes. All that it promises is at work: the lease, holes, the durability
 // check, a checkpoint for each batch.
 func settleDefault() contender {
-	return contender{name: "settle", title: "Settle, default config", layout: settleLayout(``), carry: func(ctx context.Context, c conditions) error {
+	return contender{name: "settle", title: "Settle, default config", layout: settleLayout(migrate.LayoutFull), carry: func(ctx context.Context, c conditions) error {
 		return carrySettle(ctx, c, relay.Config{Name: "bench"})
 	}}
 }
@@ -25,7 +26,7 @@ func settleDefault() contender {
 // settleLean is the same without the indexes that people search by, and with
 // batches as large as those of the others.
 func settleLean() contender {
-	lean := settleLayout(`DROP INDEX i_outbox_aggregate, i_outbox_biz, i_outbox_trace`)
+	lean := settleLayout(migrate.LayoutLean)
 	return contender{name: leanName, title: "Settle, lean (batch 1,000)", layout: lean, carry: func(ctx context.Context, c conditions) error {
 		return carrySettle(ctx, c, relay.Config{Name: "bench", BatchRows: 1000})
 	}}
@@ -33,21 +34,23 @@ func settleLean() contender {
 
 const leanName = "lean"
 
-// settleLayout is made by Settle itself; then script is run.
-func settleLayout(script string) layout {
+// settleLayout is made by Settle itself.
+func settleLayout(of migrate.Layout) layout {
 	l := logLayout
-	l.create = func(ctx context.Context, conn *pgx.Conn, url string) error {
-		store, err := postgres.Open(ctx, url, postgres.Config{})
-		if err != nil {
-			return err
-		}
-		if err := store.Close(); err != nil {
-			return err
-		}
-		_, err = conn.Exec(ctx, script)
+	l.create = func(ctx context.Context, _ *pgx.Conn, url string) error { return makeSettle(ctx, url, of) }
+	return l
+}
+
+// makeSettle does what settle migrate does, with --lean or without.
+func makeSettle(ctx context.Context, url string, of migrate.Layout) error {
+	schema, err := postgres.Schema(ctx, url, true)
+	if err != nil {
 		return err
 	}
-	return l
+	if _, err = schema.Up(ctx); err == nil {
+		_, err = schema.ChangeLayout(ctx, of)
+	}
+	return errors.Join(err, schema.Close())
 }
 
 func carrySettle(ctx context.Context, c conditions, cfg relay.Config) error {

@@ -81,7 +81,7 @@ func classify(err error) error {
 		return &ExitError{Code: exit.Code, Err: err}
 	case errors.As(err, &wrong):
 		return usagef("--db: %w", err)
-	case errors.Is(err, migrate.ErrUndelivered), errors.Is(err, govern.ErrLeads), errors.Is(err, migrate.ErrNewerSchema), errors.Is(err, migrate.ErrOccupied), errors.Is(err, migrate.ErrNotAdoptable):
+	case errors.Is(err, migrate.ErrUndelivered), errors.Is(err, govern.ErrLeads), errors.Is(err, migrate.ErrNewerSchema), errors.Is(err, migrate.ErrOccupied), errors.Is(err, migrate.ErrNotAdoptable), errors.Is(err, migrate.ErrOneLayout):
 		return finding(err)
 	}
 	return unreachablef("%w", err)
@@ -92,6 +92,7 @@ func (a *app) migrateCommand() *cobra.Command {
 		of     schemas
 		as     adopting
 		dryRun bool
+		lean   bool
 	)
 	c := group("migrate", "Make the tables of a database, and bring them up to date", a.migrateStatusCommand(), a.migrateDownCommand())
 	c.Long = "Migrate makes the tables that producers, relays and consumers use, or brings them to the schema of this program.\n" +
@@ -99,7 +100,10 @@ func (a *app) migrateCommand() *cobra.Command {
 		"database: run by hand, it is the same migration.\n\n" +
 		"With --adopt an outbox table that was there before Settle is read as it stands: it prints what it finds and what it\n" +
 		"will do, and does it with --yes. Settle's own tables get a schema of their own, that of the URL's search_path or\n" +
-		"settle; nothing is created or altered in the schema of the table."
+		"settle; nothing is created or altered in the schema of the table.\n\n" +
+		"With --lean the outbox, of Settle's own and in PostgreSQL, has no indexes on order id, business key and trace, which\n" +
+		"cost each insert and serve only people who search: a trail then finds what stands only in the outbox by its event id.\n" +
+		"--lean on tables in use drops them and --lean=false makes them, while everybody goes on; without it they stay as they are."
 	c.Use = "migrate --db URL"
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
@@ -108,23 +112,27 @@ func (a *app) migrateCommand() *cobra.Command {
 		if err := as.check(c); err != nil {
 			return err
 		}
+		var layout migrate.Layout
+		if c.Flags().Changed("lean") {
+			layout = map[bool]migrate.Layout{true: migrate.LayoutLean, false: migrate.LayoutFull}[lean]
+		}
+		if as.adopt && layout != "" {
+			return usagef("--lean does not go with --adopt: the indexes of an adopted table are its owner's")
+		}
 		if as.adopt {
 			return a.adopt(c.Context(), &of, &as, dryRun)
 		}
 		return of.each(c.Context(), !dryRun, func(name string, s *migrate.Schema) error {
 			if dryRun {
-				return a.printPlan(name, func() (string, error) { return s.Plan(c.Context()) })
+				return a.printPlan(name, func() (string, error) { return planWithLayout(c.Context(), s, layout) })
 			}
-			applied, err := s.Up(c.Context())
-			if err != nil {
-				return err
-			}
-			return a.printSteps(name, "applied", applied)
+			return a.migrateUp(c.Context(), name, s, layout)
 		})
 	}
 	of.flags(c)
 	as.flags(c)
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the SQL and change nothing")
+	c.Flags().BoolVar(&lean, "lean", false, "the outbox without the indexes that people search by; =false makes them again (default: as it is, and new ones with them)")
 	return c
 }
 
@@ -172,6 +180,8 @@ func (a *app) printNothingAbove(name string, version int64) error {
 type sourceStep struct {
 	Source string `json:"source,omitempty"`
 	migrate.Step
+	// Layout of the source's outbox, where it can have several.
+	Layout migrate.Layout `json:"layout,omitempty"`
 }
 
 func (a *app) migrateStatusCommand() *cobra.Command {
@@ -182,14 +192,19 @@ func (a *app) migrateStatusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status --db URL",
 		Short: "List the migrations that a database has and those that it lacks",
-		Long:  "Status lists every migration. It changes nothing, and ends with 1 when one is missing.",
-		Args:  exactly(0, ""),
+		Long: "Status lists every migration, and the layout of an outbox in PostgreSQL (see --lean). It changes nothing, and ends\n" +
+			"with 1 when a migration is missing.",
+		Args: exactly(0, ""),
 		RunE: func(c *cobra.Command, _ []string) error {
 			all, missing := []sourceStep{}, 0
 			err := of.each(c.Context(), false, func(name string, s *migrate.Schema) error {
 				steps, err := s.Status(c.Context())
+				if err != nil {
+					return err
+				}
+				layout, err := s.Layout(c.Context())
 				for _, step := range steps {
-					all = append(all, sourceStep{name, step})
+					all = append(all, sourceStep{name, step, layout})
 					if !step.Applied {
 						missing++
 					}
@@ -214,7 +229,7 @@ func (a *app) printStatus(all []sourceStep, asJSON bool) error {
 	if asJSON {
 		return printJSON(a.Out, all)
 	}
-	for _, s := range all {
+	for i, s := range all {
 		state := "missing"
 		if s.Applied {
 			state = "applied"
@@ -224,6 +239,11 @@ func (a *app) printStatus(all []sourceStep, asJSON bool) error {
 		}
 		if _, err := fmt.Fprintf(a.Out, "%s%s %d %s\n", s.Source, state, s.Version, s.Name); err != nil {
 			return err
+		}
+		if last := i+1 == len(all) || all[i+1].Version < s.Version; last && s.Layout != "" {
+			if _, err := fmt.Fprintf(a.Out, "%slayout %s\n", s.Source, s.Layout); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -36,7 +36,11 @@ func (a *app) trailCommand() *cobra.Command {
 				return printJSON(a.Out, j)
 			}
 			if len(j.Steps) == 0 && len(j.Silent) == 0 {
-				return finding(fmt.Errorf("nothing is known of %q in %s; ask by order id, event id or trace id", args[0], strings.Join(fed.Names(), ", ")))
+				ask := "ask by order id, event id or trace id"
+				if len(j.Unsearched) > 0 {
+					ask = fmt.Sprintf("the outbox of %s can be asked by event id only (lean layout)", strings.Join(j.Unsearched, ", "))
+				}
+				return finding(fmt.Errorf("nothing is known of %q in %s; %s", args[0], strings.Join(fed.Names(), ", "), ask))
 			}
 			return printTrail(a.Out, j)
 		},
@@ -56,6 +60,11 @@ func printTrail(w io.Writer, j govern.Journey) error {
 			last = s.EventID
 		}
 		if _, err := fmt.Fprintf(w, "  %s  %-11s %-22s %s\n", s.At.UTC().Format("15:04:05.000"), s.Stage, legible(where(s)), note(s)); err != nil {
+			return err
+		}
+	}
+	for _, name := range j.Unsearched {
+		if _, err := fmt.Fprintf(w, "! the outbox of %s was not searched by this id (lean layout): events that stand only there are found by event id\n", name); err != nil {
 			return err
 		}
 	}

@@ -50,6 +50,10 @@ type Journey struct {
 	Steps []Step `json:"steps"`
 	// Silent names services that did not answer; their part is missing.
 	Silent []string `json:"silent,omitempty"`
+	// Unsearched names services whose outbox was not searched by ID, unless ID
+	// is that of an event: it has no index for it. What consumers, retries and
+	// dead letters told of was followed there.
+	Unsearched []string `json:"unsearched,omitempty"`
 }
 
 // maxFollowed bounds how many events of a journey are asked for by event id.
@@ -83,14 +87,29 @@ func (f *Federation) Trail(ctx context.Context, id string) (Journey, error) {
 	if failed != nil && len(j.Silent) == len(f.sources) {
 		return j, failed
 	}
+	byEvent := slices.Contains(events, id)
 	events = events[:min(len(events), maxFollowed)]
 	for i, s := range f.sources {
-		if known[i] != nil && !j.follow(ctx, s, events, known[i]) {
+		if known[i] != nil && !(j.follow(ctx, s, events, known[i]) && (byEvent || j.left(ctx, s))) {
 			j.Silent = append(j.Silent, s.Name)
 		}
 	}
 	j.order()
 	return j, nil
+}
+
+// left notes that a service has not searched its outbox. It returns false when
+// the service does not answer.
+func (j *Journey) left(ctx context.Context, s Source) bool {
+	p, ok := s.Store.(Partial)
+	if !ok {
+		return true
+	}
+	left, err := p.Unsearched(ctx)
+	if left {
+		j.Unsearched = append(j.Unsearched, s.Name)
+	}
+	return err == nil
 }
 
 // follow asks a service for events that it has not told of. It returns false

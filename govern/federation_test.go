@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,4 +128,29 @@ func tell(j govern.Journey) string {
 		parts = append(parts, s.Service+"/"+s.EventID+"/"+s.Stage)
 	}
 	return strings.Join(parts, " ")
+}
+
+// lean is a service whose outbox is searched by event id only.
+type lean struct {
+	service
+	err error
+}
+
+func (s *lean) Unsearched(context.Context) (bool, error) { return true, s.err }
+
+func TestAnOutboxThatWasNotSearchedIsNamedUnlessAnEventWasAskedFor(t *testing.T) {
+	order := &lean{service: service{steps: []govern.Step{step("e1", govern.StageAppended, 1)}, only: "e1"}}
+	stock := &service{steps: []govern.Step{step("e1", govern.StageApplied, 3)}}
+	fed := govern.NewFederation(govern.Source{Name: "order", Store: order}, govern.Source{Name: "inventory", Store: stock})
+	j, err := fed.Trail(t.Context(), "o-1")
+	if err != nil || tell(j) != "order/e1/appended inventory/e1/applied" || !slices.Equal(j.Unsearched, []string{"order"}) || len(j.Silent) > 0 {
+		t.Errorf("by the order the journey is %s, not searched %v, silent %v, %v", tell(j), j.Unsearched, j.Silent, err)
+	}
+	if j, err := fed.Trail(t.Context(), "e1"); err != nil || len(j.Unsearched) > 0 {
+		t.Errorf("by the event not searched are %v, %v", j.Unsearched, err)
+	}
+	order.err = errors.New("gone")
+	if j, err := fed.Trail(t.Context(), "o-1"); err != nil || !slices.Equal(j.Silent, []string{"order"}) {
+		t.Errorf("one that goes away before it says is not silent: %v, %v", j.Silent, err)
+	}
 }

@@ -53,3 +53,10 @@ type Trails interface {
 	// that this service knows nothing of it.
 	Trail(ctx context.Context, id string) ([]Step, error)
 }
+
+// Partial is implemented by Trails that may not look through all they have.
+type Partial interface {
+	// Unsearched reports whether Trail finds what stands only in the outbox by
+	// event id alone: it has no index of order ids, business keys and traces.
+	Unsearched(ctx context.Context) (bool, error)
+}

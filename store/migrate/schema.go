@@ -31,6 +31,8 @@ type Source struct {
 	// with writers kept out until it ends, for what was not delivered. It
 	// returns an error that wraps ErrUndelivered if there is anything.
 	Guard func(ctx context.Context, tx *sql.Tx) error
+	// Layouts changes the layout of the outbox; nil where there is only one.
+	Layouts Layouts
 	// Close ends what was opened for this.
 	Close func() error
 }

@@ -181,6 +181,10 @@ func (x *examination) indexes(ctx context.Context) (diagnosis, error) {
 	if err := x.each(ctx, []any{&name, &ok}, func() { valid[name] = ok }, presentIndexes); err != nil {
 		return diagnosis{}, err
 	}
+	lean := !slices.ContainsFunc(searchIndexNames(), func(name string) bool { _, there := valid[name]; return there })
+	if lean {
+		things = slices.DeleteFunc(things, func(w wanted) bool { return slices.Contains(searchIndexNames(), w.name) })
+	}
 	var p problems
 	for _, w := range things {
 		switch ok, there := valid[w.name]; {
@@ -193,7 +197,11 @@ func (x *examination) indexes(ctx context.Context) (diagnosis, error) {
 	if err := x.classicIndexes(ctx, &p); err != nil {
 		return diagnosis{}, err
 	}
-	return p.diagnosis(doctor.Bad, "%d indexes are there", len(things)), nil
+	good := "%d indexes are there"
+	if lean && x.outbox != nil && !x.outbox.classic && x.adopted == nil {
+		good += "; the layout is lean: people find events in the outbox by event id only"
+	}
+	return p.diagnosis(doctor.Bad, good, len(things)), nil
 }
 
 func (x *examination) triggers(ctx context.Context) (diagnosis, error) {

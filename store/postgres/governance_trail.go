@@ -29,7 +29,9 @@ SELECT event_id FROM settle_outbox_row() WHERE aggregate_id = $1
 UNION SELECT event_id FROM settle_outbox_row() WHERE biz_key = $1
 UNION SELECT event_id FROM settle_outbox_row() WHERE event_id = $1
 UNION SELECT event_id FROM settle_outbox_row() WHERE trace_id = $1
-UNION SELECT event_id FROM t_message_consume_log WHERE aggregate_id = $1
+UNION ` + resolveElsewhere
+
+const resolveElsewhere = `SELECT event_id FROM t_message_consume_log WHERE aggregate_id = $1
 UNION SELECT l.event_id FROM g, LATERAL (SELECT event_id FROM t_message_consume_log WHERE consumer_group = g.name AND event_id = $1 OFFSET 0) l
 UNION SELECT event_id FROM t_consume_retry WHERE biz_key = $1
 UNION SELECT event_id FROM t_consume_retry WHERE trace_id = $1 AND trace_id <> ''
@@ -38,6 +40,38 @@ UNION SELECT event_id FROM t_dead_letter WHERE biz_key = $1
 UNION SELECT event_id FROM t_dead_letter WHERE event_id = $1
 UNION SELECT event_id FROM t_dead_letter WHERE trace_id = $1 AND trace_id <> ''
 ) found LIMIT $2`
+
+// resolveTrailLean is the same where the outbox has no indexes to search by.
+const resolveTrailLean = logGroups + `, d(name) AS (
+  SELECT min(destination) FROM t_outbox_parked UNION ALL
+  SELECT (SELECT min(destination) FROM t_outbox_parked WHERE destination > d.name) FROM d WHERE d.name IS NOT NULL)
+SELECT event_id FROM (
+SELECT event_id FROM settle_outbox_row() WHERE event_id = $1
+UNION SELECT p.event_id FROM d, LATERAL (SELECT event_id FROM t_outbox_parked WHERE destination = d.name AND aggregate_id = $1 OFFSET 0) p
+UNION ` + resolveElsewhere
+
+// Unsearched implements govern.Partial: it is true of a lean layout.
+func (g *Governance) Unsearched(ctx context.Context) (lean bool, err error) {
+	err = g.s.view(ctx, func(tx pgx.Tx) (err error) {
+		lean, err = g.lean(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("look for indexes of the outbox: %w", err)
+	}
+	return lean, nil
+}
+
+// lean reports whether an index is missing that the outbox is searched by. The
+// indexes of an adopted table are its owner's, and it is searched all the same.
+func (g *Governance) lean(ctx context.Context, tx pgx.Tx) (bool, error) {
+	if g.s.adopted != nil {
+		return false, nil
+	}
+	var n int
+	err := tx.QueryRow(ctx, countSearchIndexes, searchIndexNames()).Scan(&n)
+	return n < len(searchIndexNames()), err
+}
 
 // trail gathers what one snapshot of the database knows of some events.
 type trail struct {
@@ -53,8 +87,16 @@ func (g *Governance) Trail(ctx context.Context, id string) ([]govern.Step, error
 	t := &trail{outbox: map[string]govern.Step{}}
 	err := g.s.view(ctx, func(tx pgx.Tx) error {
 		t.tx = tx
+		query := resolveTrail
+		lean, err := g.lean(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if lean {
+			query = resolveTrailLean
+		}
 		var event string
-		err := each(ctx, tx, []any{&event}, func() { t.events = append(t.events, event) }, resolveTrail, fit(id), maxTrail)
+		err = each(ctx, tx, []any{&event}, func() { t.events = append(t.events, event) }, query, fit(id), maxTrail)
 		if err != nil || len(t.events) == 0 {
 			return err
 		}

@@ -43,7 +43,7 @@ func TestNoQueryOfConsumersOrPeopleReadsAWholeTable(t *testing.T) {
 		"letters": listLettersState, "letters by id": listLettersIDs, "letters by key": listLettersKey, "letter": showLetter,
 		"lock of a letter": lockLetter, "lock of its log row": lockLetterLog, "revival": reviveRetry, "remade row": remakeRetry, "tried": triedToCompensate,
 		"discarded row": discardRetry, "discarded log row": discardLog, "passed place": passSeq, "end of the chain": lastAudit, "chain": readAudit,
-		"events of a trail": resolveTrail, "trail at the outbox": trailOutbox, "trail at the broker": trailPublished, "trail of what is parked": trailParked,
+		"events of a trail": resolveTrail, "events of a lean trail": resolveTrailLean, "trail at the outbox": trailOutbox, "trail at the broker": trailPublished, "trail of what is parked": trailParked,
 		"trail of what is delayed": trailDelayed, "trail of the log": trailLog, "trail of what waits": trailRetry, "trail of letters": trailLetters,
 	} {
 		plan := planOf(t, s, query)

@@ -63,6 +63,9 @@ func openSchema(ctx context.Context, url string, create bool) (*migrate.Schema, 
 		source.DB = stdlib.OpenDB(*cfg)
 		source.Close = source.DB.Close
 	}
+	if !adopted {
+		source.Layouts = &searchIndexes{db: source.DB, files: files, cfg: cfg}
+	}
 	return migrate.NewSchema(source), nil
 }
 
