@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/dial"
 	"github.com/settlemq/settle/store/migrate"
 )
@@ -68,10 +70,21 @@ func (as *adopting) config(c *pflag.FlagSet) (cfg migrate.AdoptConfig, err error
 	if as.payload != "" && as.payload != migrate.PayloadEnvelope && as.payload != migrate.PayloadBody {
 		return cfg, usagef("--payload %s: it is envelope or body", as.payload)
 	}
+	if as.wait <= 0 {
+		return cfg, usagef("--wait %s: it must be above 0", as.wait)
+	}
+	if as.topic != "" {
+		if err := checkTopic("topic", as.topic); err != nil {
+			return cfg, err
+		}
+	}
 	for _, given := range as.topicOf {
 		name, topic, ok := strings.Cut(given, "=")
 		if !ok || name == "" || topic == "" {
 			return cfg, usagef("--topic-of %s: want TYPE=TOPIC, for instance order.created=orders", given)
+		}
+		if err := checkTopic("topic-of", topic); err != nil {
+			return cfg, err
 		}
 		if cfg.TopicOf == nil {
 			cfg.TopicOf = map[string]string{}
@@ -85,12 +98,28 @@ func (as *adopting) config(c *pflag.FlagSet) (cfg migrate.AdoptConfig, err error
 	return cfg, err
 }
 
+// checkTopic refuses a topic that no event can have.
+func checkTopic(flag, topic string) error {
+	var wrong *settle.InvalidEventError
+	now := time.Now()
+	e := settle.Event{ID: "e", Type: "x", AggregateID: "k", Topic: topic, Payload: []byte("{}"), OccurredAt: now, AppendedAt: now}
+	if err := e.Validate(); errors.As(err, &wrong) {
+		return usagef("--%s %q: a topic that %s", flag, topic, wrong.Reason)
+	}
+	return nil
+}
+
 // kindWords reads the words given for kinds of status.
 func kindWords(flag string, given []string, kinds ...string) (words map[string][]string, err error) {
 	for _, pair := range given {
 		kind, word, ok := strings.Cut(pair, "=")
 		if !ok || !slices.Contains(kinds, kind) || word == "" {
 			return nil, usagef("--%s %s: want KIND=WORD, the kinds are %s", flag, pair, strings.Join(kinds, ", "))
+		}
+		for other, taken := range words {
+			if other != kind && slices.Contains(taken, word) {
+				return nil, usagef("--%s %s: %s is said to be %s as well; a word has one meaning", flag, pair, word, other)
+			}
 		}
 		if words == nil {
 			words = map[string][]string{}

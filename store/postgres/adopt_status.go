@@ -78,6 +78,9 @@ func (a *Adopt) statuses(ctx context.Context, l *adoptLook) error {
 			return err
 		}
 		l.plan.Statuses = append(l.plan.Statuses, s)
+		if waits := s.Kind == migrate.StatusPending || s.Kind == migrate.StatusRetry; waits && meansSent(word, l.before) {
+			l.refuse("status %s=%s would send %d rows once more that were sent, as the word says; the words for rows that wait are others", s.Kind, word, s.Rows)
+		}
 		if s.Kind == "" {
 			l.refuse("status %q of %d rows has no meaning that is known; say which: --status retry=%[1]s, --status dead=%[1]s, --status sent=%[1]s …", word, s.Rows)
 		}
@@ -90,6 +93,12 @@ func (a *Adopt) statuses(ctx context.Context, l *adoptLook) error {
 		}
 	}
 	return nil
+}
+
+// meansSent reports whether a word stands for rows that were sent, as people
+// use it or as was decided before.
+func meansSent(word string, before *adoption) bool {
+	return slices.Contains(usualWords()[migrate.StatusSent], strings.ToUpper(word)) || slices.Contains(statusOf(before)[migrate.StatusSent], word)
 }
 
 // meanings are the words of each kind: those given, those decided before, and

@@ -58,13 +58,31 @@ func (x *examination) adoptedColumns(ctx context.Context) (diagnosis, error) {
 		return diagnosis{doctor.Bad, "the adoption is not finished", "settle migrate --adopt --yes"}, nil
 	}
 	var p problems
+	verdict := doctor.Warn
 	for _, name := range append(essentials(), optionals()...) {
 		if was, is := x.adopted.Columns[name], x.outbox.types[name]; was != is {
+			if !widened(was, is) {
+				verdict = doctor.Bad
+			}
 			p.add(fmt.Sprintf("column %s was %s when the table was adopted and is %s", name, orMissing(was), orMissing(is)), "settle migrate --adopt shows how it would be read now; with --yes it is, by processes that start then")
 		}
 	}
-	err = x.strangeWords(ctx, &p)
-	return p.diagnosis(doctor.Bad, "%s is read from schema %s", x.adopted.plainName(), x.schema), err
+	changed := len(p.found)
+	if err = x.strangeWords(ctx, &p); len(p.found) > changed {
+		verdict = doctor.Bad
+	}
+	return p.diagnosis(verdict, "%s is read from schema %s", x.adopted.plainName(), x.schema), err
+}
+
+// widened reports whether a column of text only takes longer text than before:
+// what is read and written goes on as it was.
+func widened(was, is string) bool {
+	var before, now int
+	if _, err := fmt.Sscanf(was, "character varying(%d)", &before); err != nil {
+		return was == "character varying" && is == "text"
+	}
+	_, err := fmt.Sscanf(is, "character varying(%d)", &now)
+	return err == nil && now > before || is == "character varying" || is == "text"
 }
 
 // strangeWords adds words in the status that nobody has given a meaning: they

@@ -62,6 +62,20 @@ func TestDoctorLooksAtAnAdoptedTableInThePlaceOfOurOwn(t *testing.T) {
 	})
 }
 
+func TestAColumnOfAnAdoptedTableThatWasWidenedIsAWarningAndOneThatWasNarrowedIsBad(t *testing.T) {
+	c := newClassic(t, classicTable)
+	c.adopt(migrate.AdoptConfig{})
+	for _, change := range []struct {
+		typed string
+		want  doctor.Verdict
+	}{{"event_id TYPE VARCHAR(128)", doctor.Warn}, {"event_id TYPE TEXT", doctor.Warn}, {"event_id TYPE VARCHAR(64)", doctor.OK}, {"status TYPE VARCHAR(8)", doctor.Bad}} {
+		c.exec(`ALTER TABLE t_outbox_event ALTER COLUMN ` + change.typed)
+		if f := c.findings()["adoption"]; f.Verdict != change.want {
+			t.Errorf("%s: %+v", change.typed, f)
+		}
+	}
+}
+
 func TestDoctorNamesAWordInTheStatusThatHasNoMeaning(t *testing.T) {
 	c := newClassic(t, classicTable)
 	c.insert(1, 3, "SENT")
