@@ -40,7 +40,7 @@ var imports = map[string]struct{ ours, others []string }{
 	"store/storetest/broken": {ours: []string{"", "relay", "govern", "store/storetest"}},
 
 	"govern": {ours: []string{""}},
-	"drill":  {ours: []string{""}, others: []string{"modernc.org/sqlite", "github.com/jackc/pgx/v5", "golang.org/x/sys"}},
+	"drill":  {ours: []string{""}, others: []string{"modernc.org/sqlite", "github.com/jackc/pgx/v5", "github.com/go-sql-driver/mysql", "golang.org/x/sys"}},
 
 	"dial":                    {ours: []string{"", "broker/memory", "broker/nats", "broker/nats/embedded", "store/migrate", "store/mysql", "store/postgres", "store/sqlite", "relay", "govern", "doctor"}},
 	"examples/shop":           {ours: []string{"", "relay", "consumer", "dial", "govern", "store/sqlite", "examples/shop/lifecycle", "examples/shop/outside"}, others: []string{"golang.org/x/sync", "golang.org/x/sys"}},

@@ -286,11 +286,7 @@ func (d *demo) showSchemas(dir string) {
 	if err != nil || d.db.url == "" {
 		return
 	}
-	var names []string
-	for _, at := range databases {
-		names = append(names, at.Schema)
-	}
-	d.screen.say("The services' tables are in the database; DROP SCHEMA %s CASCADE removes them.", strings.Join(names, ", "))
+	d.screen.say("The services' tables are in the database; %s removes them.", shop.DropStatements(databases))
 }
 
 // showLeft names the dead letters that were left on purpose and says how to

@@ -128,7 +128,7 @@ func (s *sources) found() (named []namedURL, hide func(error) error, err error) 
 	if err != nil {
 		return nil, nil, usagef("--dir: %w", err)
 	}
-	if _, postgres := shop.Holds(dir); postgres {
+	if _, served := shop.Holds(dir); served {
 		return s.inDatabase(dir)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.db"))
@@ -141,7 +141,7 @@ func (s *sources) found() (named []namedURL, hide func(error) error, err error) 
 	return named, func(err error) error { return err }, nil
 }
 
-// inDatabase returns the schemas of a shop that keeps its tables in a database.
+// inDatabase returns the databases of a shop that keeps its tables on a server.
 func (s *sources) inDatabase(dir string) (named []namedURL, hide func(error) error, err error) {
 	databases, err := shop.Databases(dir)
 	if err != nil {

@@ -27,39 +27,70 @@ func onEachDatabase(t *testing.T, test func(t *testing.T, at func(service string
 		prefix := "test_" + strings.ReplaceAll(settle.NewID(), "-", "") + "_"
 		test(t, func(service string) string { return postgresSchema(t, prefix+service) })
 	})
+	t.Run("mysql", func(t *testing.T) {
+		prefix := "test_" + strings.ReplaceAll(settle.NewID(), "-", "") + "_"
+		test(t, func(service string) string { return mysqlDatabase(t, prefix+service) })
+	})
+}
+
+// mysqlDatabase makes a database that goes with the test, and returns its URL.
+func mysqlDatabase(t *testing.T, name string) string {
+	t.Helper()
+	u := serverURL(t, "SETTLE_TEST_MYSQL", "mariadb")
+	u.Path = "/" + name
+	s, err := dial.Schema(t.Context(), u.String(), true)
+	if err == nil {
+		err = s.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { drop(t, u.String(), "DROP DATABASE "+name) })
+	return u.String()
+}
+
+// serverURL is where the tests' server is.
+func serverURL(t *testing.T, variable, service string) *url.URL {
+	t.Helper()
+	at := os.Getenv(variable)
+	switch {
+	case at == "" && os.Getenv("CI") != "":
+		t.Fatalf("%s is not set: export it with the URL that `scripts/services up %s` prints", variable, service)
+	case at == "":
+		t.Skipf("SKIPPED, NOTHING OF THIS IS PROVED: %s is not set; `scripts/services up %s` prints its value", variable, service)
+	}
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatalf("%s can't be read", variable)
+	}
+	return u
+}
+
+// drop runs a statement that ends a database.
+func drop(t *testing.T, at, statement string) {
+	t.Helper()
+	db := openDatabase(t, at)
+	defer func() { _ = db.Close() }()
+	tx, err := db.Begin(context.Background())
+	if err == nil {
+		_, err = tx.ExecContext(context.Background(), statement)
+	}
+	if err == nil {
+		err = tx.Commit()
+	}
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // postgresSchema returns the URL of a schema that goes with the test.
 func postgresSchema(t *testing.T, name string) string {
 	t.Helper()
-	at := os.Getenv("SETTLE_TEST_POSTGRES")
-	switch {
-	case at == "" && os.Getenv("CI") != "":
-		t.Fatal("SETTLE_TEST_POSTGRES is not set: export it with the URL that `scripts/services up postgres` prints")
-	case at == "":
-		t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: SETTLE_TEST_POSTGRES is not set; `scripts/services up postgres` prints its value")
-	}
-	u, err := url.Parse(at)
-	if err != nil {
-		t.Fatal("SETTLE_TEST_POSTGRES can't be read")
-	}
+	u := serverURL(t, "SETTLE_TEST_POSTGRES", "postgres")
 	q := u.Query()
 	q.Set("search_path", name)
 	u.RawQuery = q.Encode()
-	t.Cleanup(func() {
-		db := openDatabase(t, u.String())
-		defer func() { _ = db.Close() }()
-		tx, err := db.Begin(context.Background())
-		if err == nil {
-			_, err = tx.ExecContext(context.Background(), "DROP SCHEMA "+name+" CASCADE")
-		}
-		if err == nil {
-			err = tx.Commit()
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { drop(t, u.String(), "DROP SCHEMA "+name+" CASCADE") })
 	return u.String()
 }
 

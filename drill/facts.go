@@ -67,7 +67,7 @@ func (f *Facts) CopyFile(ctx context.Context, service, path, export string) erro
 }
 
 func (f *Facts) copyQuery(ctx context.Context, service string, from *sql.DB, q query) error {
-	text, args := bind(q.text, sql.Named("service", service))
+	text, args := bind(q.text, marksOnly(from), sql.Named("service", service))
 	rows, err := from.QueryContext(ctx, text, args...)
 	if err != nil {
 		return err
@@ -86,6 +86,11 @@ func (f *Facts) copyQuery(ctx context.Context, service string, from *sql.DB, q q
 		for rows.Next() {
 			if err = rows.Scan(into...); err != nil {
 				return
+			}
+			for i, v := range values {
+				if b, ok := v.([]byte); ok {
+					values[i] = string(b) // text is bytes to the MySQL driver, and a blob is no text to SQLite
+				}
 			}
 			if !yield(derive(values)) {
 				return

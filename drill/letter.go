@@ -21,7 +21,7 @@ type Letter struct {
 // oldest first.
 func (s *Service) Letters(ctx context.Context) ([]Letter, error) {
 	var all []Letter
-	err := each(ctx, s.db, s.queries["letters"], func(rows *sql.Rows) error {
+	err := s.each(ctx, s.db, "letters", func(rows *sql.Rows) error {
 		var number int64
 		l := Letter{Service: s.name}
 		if err := rows.Scan(&number, &l.Class, &l.EventType, &l.Key, &l.Reason); err != nil {

@@ -53,15 +53,19 @@ func parseQueries(text string) ([]query, error) {
 
 var parameter = regexp.MustCompile(`:[a-z]+\b`)
 
-// bind replaces :name by $1, $2 …, which every database reads, and returns the
-// values in that order. Values that text does not name are left out.
-func bind(text string, args ...sql.NamedArg) (string, []any) {
+// bind replaces :name by $1, $2 …, or by a ? each time where marks is set, and
+// returns the values in that order. Values that text does not name are left out.
+func bind(text string, marks bool, args ...sql.NamedArg) (string, []any) {
 	var values []any
 	numbers := map[string]string{}
 	text = parameter.ReplaceAllStringFunc(text, func(name string) string {
 		i := slices.IndexFunc(args, func(a sql.NamedArg) bool { return a.Name == name[1:] })
 		if i < 0 {
 			return name
+		}
+		if marks {
+			values = append(values, args[i].Value)
+			return "?"
 		}
 		if numbers[name] == "" {
 			values = append(values, args[i].Value)

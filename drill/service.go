@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	_ "embed"
+	"errors"
 	"fmt"
 	"net/url"
 
@@ -19,6 +20,10 @@ var (
 	postgresFacts string
 	//go:embed sql/postgres/state.sql
 	postgresState string
+	//go:embed sql/mysql/service.sql
+	mysqlFacts string
+	//go:embed sql/mysql/state.sql
+	mysqlState string
 )
 
 // Service reads the database of one service while the service works, and
@@ -33,30 +38,38 @@ type Service struct {
 	// anew is true where what is new can't be told by a number: all is counted
 	// again each time.
 	anew bool
+	// marks is true where parameters are ? alone.
+	marks bool
 }
 
 // OpenService opens a service's database at a URL: sqlite:///abs/path.db, a
-// file that is there already, or postgres://…. It does not wait for a server.
+// file that is there already, postgres://… or mysql://…. It does not wait for a server.
 func OpenService(name, rawURL string) (*Service, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return nil, fmt.Errorf("open database of %s: its address can't be read", name)
 	}
-	s := &Service{name: name, facts: serviceFacts, queries: map[string]string{}}
-	driver, dsn, texts := "sqlite", "file:"+u.EscapedPath()+"?mode=rw&_pragma=query_only(1)&_pragma=busy_timeout(5000)", stateQueries
-	if u.Scheme != "sqlite" {
-		driver, dsn, texts = "pgx", rawURL, postgresState
-		s.facts, s.anew = postgresFacts, true
-		s.snapshot = &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
+	s := &Service{name: name, queries: map[string]string{}, snapshot: &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, anew: true}
+	var state string
+	switch u.Scheme {
+	case "sqlite":
+		s.facts, state, s.snapshot, s.anew = serviceFacts, stateQueries, nil, false
+		s.db, err = sql.Open("sqlite", "file:"+u.EscapedPath()+"?mode=rw&_pragma=query_only(1)&_pragma=busy_timeout(5000)")
+	case "mysql", "mariadb":
+		s.facts, state, s.marks = mysqlFacts, mysqlState, true
+		s.db, err = openMySQL(u)
+	default:
+		s.facts, state = postgresFacts, postgresState
+		s.db, err = sql.Open("pgx", rawURL)
 	}
-	queries, err := parseQueries(texts)
 	if err != nil {
-		return nil, err
-	}
-	if s.db, err = sql.Open(driver, dsn); err != nil {
 		return nil, fmt.Errorf("open database of %s: its address can't be read", name)
 	}
 	s.db.SetMaxOpenConns(2)
+	queries, err := parseQueries(state)
+	if err != nil {
+		return nil, errors.Join(err, s.db.Close())
+	}
 	for _, q := range queries {
 		s.queries[q.id] = q.text
 	}

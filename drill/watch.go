@@ -117,7 +117,7 @@ func (s *side) consumed(ctx context.Context, st *State) error {
 	st.Replaying += replaying
 	after, group := sql.Named("after", s.recorded), sql.Named("group", s.service.name)
 	var done int64
-	err = each(ctx, tx, s.service.queries["recorded"], func(rows *sql.Rows) error {
+	err = s.service.each(ctx, tx, "recorded", func(rows *sql.Rows) error {
 		var eventType string
 		var n int64
 		if err := rows.Scan(&eventType, &n); err != nil {
@@ -156,7 +156,7 @@ func (s *side) waiting(ctx context.Context, tx *sql.Tx, after, group sql.NamedAr
 		return nil, 0, err
 	}
 	pending = map[string]bool{}
-	err = each(ctx, tx, s.service.queries["pending"], func(rows *sql.Rows) error {
+	err = s.service.each(ctx, tx, "pending", func(rows *sql.Rows) error {
 		var id, eventType string
 		var number int64
 		var waits, held bool
@@ -179,7 +179,7 @@ func (s *side) waiting(ctx context.Context, tx *sql.Tx, after, group sql.NamedAr
 // what of all is not published.
 func (s *side) emitting(ctx context.Context, st *State, timers map[string]int64) error {
 	fresh, read := map[string]int64{}, s.read
-	err := each(ctx, s.service.db, s.service.queries["emitted"], func(rows *sql.Rows) error {
+	err := s.service.each(ctx, s.service.db, "emitted", func(rows *sql.Rows) error {
 		var eventType string
 		var n, last int64
 		if err := rows.Scan(&eventType, &n, &last); err != nil {
@@ -201,7 +201,7 @@ func (s *side) emitting(ctx context.Context, st *State, timers map[string]int64)
 	}
 	s.read = read
 	now := sql.Named("now", time.Now().UnixMicro())
-	err = each(ctx, s.service.db, s.service.queries["timers"], func(rows *sql.Rows) error {
+	err = s.service.each(ctx, s.service.db, "timers", func(rows *sql.Rows) error {
 		var eventType string
 		var n int64
 		if err := rows.Scan(&eventType, &n); err != nil {
@@ -215,7 +215,7 @@ func (s *side) emitting(ctx context.Context, st *State, timers map[string]int64)
 		return err
 	}
 	var unpublished int64
-	text, values := bind(s.service.queries["unpublished"], now)
+	text, values := bind(s.service.queries["unpublished"], s.service.marks, now)
 	err = s.service.db.QueryRowContext(ctx, text, values...).Scan(&unpublished)
 	st.Unpublished += unpublished
 	return err
@@ -226,8 +226,19 @@ type querier interface {
 	QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
 }
 
+// each visits the rows of one of the service's queries.
+func (s *Service) each(ctx context.Context, q querier, name string, visit func(*sql.Rows) error, args ...sql.NamedArg) error {
+	text, values := bind(s.queries[name], s.marks, args...)
+	return eachRow(ctx, q, text, values, visit)
+}
+
+// each visits the rows of a query of the scratch database.
 func each(ctx context.Context, q querier, text string, visit func(*sql.Rows) error, args ...sql.NamedArg) error {
-	text, values := bind(text, args...)
+	text, values := bind(text, false, args...)
+	return eachRow(ctx, q, text, values, visit)
+}
+
+func eachRow(ctx context.Context, q querier, text string, values []any, visit func(*sql.Rows) error) error {
 	rows, err := q.QueryContext(ctx, text, values...)
 	if err != nil {
 		return err

@@ -37,7 +37,7 @@ const findInstance = `SELECT state, version FROM %s WHERE order_id = $1`
 // none yet.
 func (a aggregate) find(ctx context.Context, tx *sql.Tx, e *settle.Event) (instance, error) {
 	i := instance{orderID: e.AggregateID, at: a.now().UnixMicro(), event: e}
-	err := tx.QueryRowContext(ctx, locked(a.db, fmt.Sprintf(findInstance, a.table)), i.orderID).Scan(&i.state, &i.version)
+	err := queryRow(ctx, a.db, tx, locked(a.db, fmt.Sprintf(findInstance, a.table)), i.orderID).Scan(&i.state, &i.version)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return i, fmt.Errorf("read %s: %w", a.machine.Aggregate, err)
 	}
@@ -72,7 +72,7 @@ func (a aggregate) save(ctx context.Context, tx *sql.Tx, i instance, t lifecycle
 	if t.Emits != "" {
 		i.version++
 	}
-	if _, err := tx.ExecContext(ctx, fmt.Sprintf(saveInstance, a.table), i.orderID, t.To, i.version, i.at); err != nil {
+	if _, err := exec(ctx, a.db, tx, fmt.Sprintf(worded(a.db.Dialect, saveInstance), a.table), i.orderID, t.To, i.version, i.at); err != nil {
 		return fmt.Errorf("save %s: %w", a.machine.Aggregate, err)
 	}
 	if t.Emits == "" {

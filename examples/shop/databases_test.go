@@ -14,22 +14,29 @@ import (
 )
 
 // onEachDatabase runs a test in the directory of a shop that keeps its tables
-// in files, and in that of one that keeps them in PostgreSQL.
+// in files, and in those of shops that keep them in PostgreSQL and in MySQL.
 func onEachDatabase(t *testing.T, test func(t *testing.T, dir string)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { test(t, t.TempDir()) })
-	t.Run("postgres", func(t *testing.T) { test(t, postgresDir(t)) })
+	onEachServer(t, test)
 }
 
-// postgresURL is where the tests' server is.
-func postgresURL(t testing.TB) string {
+// onEachServer does the same without files.
+func onEachServer(t *testing.T, test func(t *testing.T, dir string)) {
 	t.Helper()
-	at := os.Getenv("SETTLE_TEST_POSTGRES")
+	t.Run("postgres", func(t *testing.T) { test(t, postgresDir(t)) })
+	t.Run("mysql", func(t *testing.T) { test(t, mysqlDir(t)) })
+}
+
+// serverURL is where the tests' server is.
+func serverURL(t testing.TB, variable, service string) string {
+	t.Helper()
+	at := os.Getenv(variable)
 	switch {
 	case at == "" && os.Getenv("CI") != "":
-		t.Fatal("SETTLE_TEST_POSTGRES is not set: export it with the URL that `scripts/services up postgres` prints")
+		t.Fatalf("%s is not set: export it with the URL that `scripts/services up %s` prints", variable, service)
 	case at == "":
-		t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: SETTLE_TEST_POSTGRES is not set; `scripts/services up postgres` prints its value")
+		t.Skipf("SKIPPED, NOTHING OF THIS IS PROVED: %s is not set; `scripts/services up %s` prints its value", variable, service)
 	}
 	return at
 }
@@ -37,8 +44,24 @@ func postgresURL(t testing.TB) string {
 // postgresDir makes the directory of a shop whose schemas go with the test.
 func postgresDir(t testing.TB) string {
 	t.Helper()
+	return serverDir(t, serverURL(t, "SETTLE_TEST_POSTGRES", "postgres"))
+}
+
+// mysqlDir makes the directory of a shop whose databases go with the test.
+func mysqlDir(t testing.TB) string {
+	t.Helper()
+	u, err := url.Parse(serverURL(t, "SETTLE_TEST_MYSQL", "mariadb"))
+	if err != nil {
+		t.Fatal("SETTLE_TEST_MYSQL can't be read")
+	}
+	u.Path = "/"
+	return serverDir(t, u.String())
+}
+
+func serverDir(t testing.TB, at string) string {
+	t.Helper()
 	dir := t.TempDir()
-	if err := UseDatabase(dir, postgresURL(t)); err != nil {
+	if err := UseDatabase(dir, at); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -55,7 +78,9 @@ func TestADatabaseHasTheSameTablesOnEachKind(t *testing.T) {
 	columns := func(kind, service string) (names []string) {
 		for line := range strings.Lines(sqlOf(kind, service)) {
 			line, _, _ = strings.Cut(line, "--")
-			line = strings.NewReplacer("STRICT, WITHOUT ROWID", "", "INTEGER", "whole", "BIGINT", "whole", "BLOB", "bytes", "BYTEA", "bytes").Replace(line)
+			line = strings.TrimSuffix(strings.TrimSpace(line), ",")
+			line = strings.NewReplacer("STRICT, WITHOUT ROWID", "", "INTEGER", "whole", "BIGINT", "whole", "BLOB", "bytes", "BYTEA", "bytes",
+				"VARCHAR(191)", "TEXT", "VARCHAR(2000)", "TEXT", "VARBINARY(32)", "bytes").Replace(line)
 			word := strings.Join(strings.Fields(line), " ")
 			if strings.HasPrefix(word, "CREATE TABLE") || strings.Contains(word, " whole") || strings.Contains(word, " TEXT") || strings.Contains(word, " bytes") || strings.Contains(word, "CHECK") || strings.Contains(word, "KEY") {
 				names = append(names, word)
@@ -64,47 +89,58 @@ func TestADatabaseHasTheSameTablesOnEachKind(t *testing.T) {
 		return names
 	}
 	for _, name := range serviceNames() {
-		files, postgres := columns("sqlite", name), columns("postgres", name)
-		if len(files) < 2 || strings.Join(files, "\n") != strings.Join(postgres, "\n") {
-			t.Errorf("the tables of %s differ:\n%s\n%s", name, strings.Join(files, "\n"), strings.Join(postgres, "\n"))
+		files := columns("sqlite", name)
+		for _, kind := range []string{"postgres", "mysql"} {
+			is := columns(kind, name)
+			if len(files) < 2 || strings.Join(files, "\n") != strings.Join(is, "\n") {
+				t.Errorf("the tables of %s differ:\n%s\n%s", name, strings.Join(files, "\n"), strings.Join(is, "\n"))
+			}
 		}
 	}
 }
 
 func TestADirectoryRemembersItsDatabaseAndTakesNoOther(t *testing.T) {
-	dir := t.TempDir()
-	if err := UseDatabase(dir, "postgres://u:old@127.0.0.1:5432/shop?sslmode=disable"); err != nil {
-		t.Fatal(err)
-	}
-	there, postgres := Holds(dir)
-	first, err := Databases(dir)
-	if err != nil || !there || !postgres || len(first) != len(serviceNames()) {
-		t.Fatalf("holds %v %v, %v, %v", there, postgres, first, err)
-	}
-	if file, err := os.Stat(filepath.Join(dir, databaseFile)); err != nil || file.Mode().Perm() != 0o600 {
-		t.Errorf("its file is readable for others: %v, %v", file.Mode(), err)
-	}
-	if err := UseDatabase(dir, "postgres://u:new@127.0.0.1:5432/shop"); err != nil {
-		t.Fatal(err)
-	}
-	again, err := Databases(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, d := range again {
-		was, werr := url.Parse(first[i].URL)
-		is, ierr := url.Parse(d.URL)
-		if err := errors.Join(werr, ierr); err != nil {
+	for _, c := range []struct {
+		first, again string
+		others       []string
+	}{
+		{"postgres://u:old@127.0.0.1:5432/shop?sslmode=disable", "postgres://u:new@127.0.0.1:5432/shop",
+			[]string{"postgres://u@127.0.0.1:5433/shop", "postgres://u@127.0.0.1:5432/other", "mysql://u@127.0.0.1:5432/"}},
+		{"mysql://u:old@127.0.0.1:3306/", "mariadb://u:new@127.0.0.1:3306", []string{"mysql://u@127.0.0.1:3307/", "postgres://u@127.0.0.1:3306/shop"}},
+	} {
+		dir := t.TempDir()
+		if err := UseDatabase(dir, c.first); err != nil {
 			t.Fatal(err)
 		}
-		schema := is.Query().Get("search_path")
-		if password, _ := is.User.Password(); password != "new" || schema != was.Query().Get("search_path") || !strings.HasSuffix(schema, "_"+d.Service) {
-			t.Errorf("%s is at %s, was at %s", d.Service, d.URL, first[i].URL)
+		there, server := Holds(dir)
+		first, err := Databases(dir)
+		if err != nil || !there || !server || len(first) != len(serviceNames()) {
+			t.Fatalf("holds %v %v, %v, %v", there, server, first, err)
 		}
-	}
-	for _, other := range []string{"postgres://u@127.0.0.1:5433/shop", "postgres://u@127.0.0.1:5432/other"} {
-		if err := UseDatabase(dir, other); !errors.Is(err, ErrElsewhere) {
-			t.Errorf("%s: %v", other, err)
+		if file, err := os.Stat(filepath.Join(dir, databaseFile)); err != nil || file.Mode().Perm() != 0o600 {
+			t.Errorf("its file is readable for others: %v, %v", file.Mode(), err)
+		}
+		if err := UseDatabase(dir, c.again); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Databases(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, d := range again {
+			is, err := url.Parse(d.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			password, _ := is.User.Password()
+			if password != "new" || d.Schema != first[i].Schema || !strings.HasSuffix(d.Schema, "_"+d.Service) || !strings.Contains(d.URL, d.Schema) {
+				t.Errorf("%s is at %s, was at %s", d.Service, d.URL, first[i].URL)
+			}
+		}
+		for _, other := range c.others {
+			if err := UseDatabase(dir, other); !errors.Is(err, ErrElsewhere) {
+				t.Errorf("%s: %v", other, err)
+			}
 		}
 	}
 	files := t.TempDir()
@@ -122,7 +158,10 @@ func TestADirectoryRemembersItsDatabaseAndTakesNoOther(t *testing.T) {
 }
 
 func TestWhatIsDroppedIsGoneAndMayBeDroppedAgain(t *testing.T) {
-	dir := postgresDir(t)
+	onEachServer(t, testWhatIsDroppedIsGoneAndMayBeDroppedAgain)
+}
+
+func testWhatIsDroppedIsGoneAndMayBeDroppedAgain(t *testing.T, dir string) {
 	if err := Stock(t.Context(), dir, Level{"a", 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -143,14 +182,16 @@ func TestWhatIsDroppedIsGoneAndMayBeDroppedAgain(t *testing.T) {
 }
 
 func TestPasswordsAreInNoErrorOfAShopsDatabase(t *testing.T) {
-	dir := t.TempDir()
-	if err := UseDatabase(dir, "postgres://u:s3cret@127.0.0.1:1/shop"); err != nil {
-		t.Fatal(err)
-	}
-	_, unsettled := Unsettled(t.Context(), dir)
-	for _, err := range []error{Stock(t.Context(), dir, Level{"a", 1}), DropDatabase(t.Context(), dir), unsettled} {
-		if err == nil || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("got %v", err)
+	for _, at := range []string{"postgres://u:s3cret@127.0.0.1:1/shop", "mysql://u:s3cret@127.0.0.1:1/"} {
+		dir := t.TempDir()
+		if err := UseDatabase(dir, at); err != nil {
+			t.Fatal(err)
+		}
+		_, unsettled := Unsettled(t.Context(), dir)
+		for _, err := range []error{Stock(t.Context(), dir, Level{"a", 1}), DropDatabase(t.Context(), dir), PingDatabase(t.Context(), at), unsettled} {
+			if err == nil || strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("got %v", err)
+			}
 		}
 	}
 }

@@ -64,7 +64,7 @@ func (s *fulfilmentService) paid(ctx context.Context, tx *sql.Tx, e *settle.Even
 	if err := s.shipments.save(ctx, tx, p, row, shipmentFacts{OrderID: p.orderID, Tracking: tracking}); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, noteTracking, tracking, p.orderID); err != nil {
+	if _, err := exec(ctx, s.db, tx, noteTracking, tracking, p.orderID); err != nil {
 		return fmt.Errorf("note tracking code: %w", err)
 	}
 	return nil

@@ -164,7 +164,7 @@ func runStock(ctx context.Context, s *inventoryService, steps []orderStep) (m *s
 		return nil, err
 	}
 	defer func() { _ = tx.Rollback() }()
-	if err := raise(ctx, tx, []Level{{"a", 5}, {"b", 3}}); err != nil {
+	if err := raise(ctx, s.db, tx, []Level{{"a", 5}, {"b", 3}}); err != nil {
 		return nil, err
 	}
 	m = &stockModel{shelves: map[string]*shelf{"a": {initial: 5, available: 5}, "b": {initial: 3, available: 3}}, orders: map[string]*heldOrder{}}

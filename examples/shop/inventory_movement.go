@@ -50,13 +50,13 @@ const moveLines = `UPDATE t_reservation_line SET state = $1, updated_at = $2 WHE
 
 // move makes one movement of all lines of an order.
 func (s *inventoryService) move(ctx context.Context, tx *sql.Tx, r instance, m movement) error {
-	if _, err := tx.ExecContext(ctx, bookMovement, r.event.ID, m.kind, m.available, m.reserved, m.sold, r.at, r.orderID, m.from); err != nil {
+	if _, err := exec(ctx, s.db, tx, bookMovement, r.event.ID, m.kind, m.available, m.reserved, m.sold, r.at, r.orderID, m.from); err != nil {
 		return fmt.Errorf("book %s: %w", m.kind, err)
 	}
-	if _, err := tx.ExecContext(ctx, moveStock, m.available, m.reserved, m.sold, r.orderID, m.from); err != nil {
+	if _, err := exec(ctx, s.db, tx, moveStock, m.available, m.reserved, m.sold, r.orderID, m.from); err != nil {
 		return fmt.Errorf("move stock by %s: %w", m.kind, err)
 	}
-	if _, err := tx.ExecContext(ctx, moveLines, m.to, r.at, r.orderID, m.from); err != nil {
+	if _, err := exec(ctx, s.db, tx, moveLines, m.to, r.at, r.orderID, m.from); err != nil {
 		return fmt.Errorf("move reservation lines by %s: %w", m.kind, err)
 	}
 	return nil

@@ -62,7 +62,7 @@ func (s *inventoryService) begin(ctx context.Context, tx *sql.Tx, e *settle.Even
 		return err
 	}
 	for _, it := range order.Items {
-		if _, err := tx.ExecContext(ctx, insertLine, r.orderID, it.SKU, it.Quantity, r.at, r.at); err != nil {
+		if _, err := exec(ctx, s.db, tx, insertLine, r.orderID, it.SKU, it.Quantity, r.at, r.at); err != nil {
 			return fmt.Errorf("insert reservation line: %w", err)
 		}
 	}
@@ -80,7 +80,7 @@ func (s *inventoryService) look(ctx context.Context, tx *sql.Tx, lines []Item) (
 	lines = slices.SortedFunc(slices.Values(lines), func(a, b Item) int { return strings.Compare(a.SKU, b.SKU) })
 	for _, it := range lines {
 		var available int64
-		err := tx.QueryRowContext(ctx, locked(s.db, findStock), it.SKU).Scan(&available)
+		err := queryRow(ctx, s.db, tx, locked(s.db, findStock), it.SKU).Scan(&available)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return "", "", fmt.Errorf("sku %s is not stocked", it.SKU)
@@ -109,7 +109,7 @@ func (s *inventoryService) conclude(ctx context.Context, tx *sql.Tx, e *settle.E
 	if err != nil || !row.Changes() {
 		return err
 	}
-	lines, err := items(ctx, tx, findLines, r.orderID)
+	lines, err := items(ctx, s.db, tx, findLines, r.orderID)
 	if err != nil {
 		return err
 	}

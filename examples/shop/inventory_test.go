@@ -101,7 +101,7 @@ func testTheTableRefusesStockBelowZero(t *testing.T, dir string) {
 		err := inTx(t.Context(), s.db, func(tx *sql.Tx) error {
 			return s.move(t.Context(), tx, instance{orderID: "o1", event: &settle.Event{ID: "e"}}, m)
 		})
-		if err == nil || !strings.Contains(strings.ToUpper(err.Error()), "CHECK") {
+		if err == nil || !strings.Contains(strings.ToUpper(err.Error()), "CHECK") && !strings.Contains(err.Error(), "CONSTRAINT") {
 			t.Errorf("%+v: got %v", m, err)
 		}
 	}
@@ -121,7 +121,7 @@ func testAllLinesAreReservedOrNone(t *testing.T, dir string) {
 		t.Errorf("%d pieces are held for an order that failed", held)
 	}
 	var payload string
-	if err := s.db.Reader.QueryRow(`SELECT payload FROM t_outbox_event WHERE event_type = $1`, lifecycle.InventoryReserveFailed).Scan(&payload); err != nil || !strings.Contains(payload, "2 of b asked for, 1 available") {
+	if err := s.db.Reader.QueryRow("SELECT payload FROM t_outbox_event WHERE event_type = '" + lifecycle.InventoryReserveFailed + "'").Scan(&payload); err != nil || !strings.Contains(payload, "2 of b asked for, 1 available") {
 		t.Errorf("the failure says %s, %v", payload, err)
 	}
 	if err := s.handle(t, createdEvent(t, "o2", Item{"a", 5}, Item{"b", 1})); err != nil {

@@ -1,6 +1,7 @@
 package shop
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -13,12 +14,15 @@ import (
 	"github.com/settlemq/settle/dial"
 )
 
-// databaseFile stands in the directory of a shop that keeps its tables in a
-// PostgreSQL database: its URL, whose search_path is what the names of the
-// services' schemas begin with. Without it each service has the file NAME.db.
+// databaseFile stands in the directory of a shop that keeps its tables on a
+// server: the URL of a PostgreSQL database, whose search_path is what the names
+// of the services' schemas begin with, or that of a MySQL or MariaDB server,
+// whose path is what those of their databases begin with. Without it each
+// service has the file NAME.db.
 const databaseFile = "database.url"
 
-// Database is where a service keeps its tables. Schema is empty for a file.
+// Database is where a service keeps its tables. Schema is what it has for itself
+// on a server, a schema or in MySQL a database; it is empty for a file.
 type Database struct{ Service, URL, Schema string }
 
 // Databases returns where the services of the shop in dir keep their tables,
@@ -32,7 +36,7 @@ func Databases(dir string) ([]Database, error) {
 		}
 		d := Database{Service: name, URL: u}
 		if at, err := url.Parse(u); err == nil {
-			d.Schema = at.Query().Get(schemaOption)
+			d.Schema = schemaOf(at)
 		}
 		all = append(all, d)
 	}
@@ -40,8 +44,8 @@ func Databases(dir string) ([]Database, error) {
 }
 
 // Holds reports whether there is a shop in dir, and whether it keeps its tables
-// in a PostgreSQL database.
-func Holds(dir string) (shop, postgres bool) {
+// on a server.
+func Holds(dir string) (shop, server bool) {
 	if _, err := os.Stat(filepath.Join(dir, databaseFile)); err == nil {
 		return true, true
 	}
@@ -53,13 +57,17 @@ func Holds(dir string) (shop, postgres bool) {
 var ErrElsewhere = errors.New("the shop keeps its tables elsewhere")
 
 // UseDatabase notes in dir, which is there, that its shop keeps its tables in
-// the PostgreSQL database at a URL: a schema for each service, of a name that
-// no other directory's shop has. The file that holds the URL, password
+// the PostgreSQL database, or on the MySQL or MariaDB server, at a URL: a schema
+// or a database for each service, of a name that no other directory's shop has.
+// The URL names neither schema nor MySQL database. The file that holds the URL, password
 // included, can be read by its owner alone. A shop that is there already may
 // change how its database is reached; another one is ErrElsewhere.
 func UseDatabase(dir, rawURL string) error {
+	if err := CheckDatabase(rawURL); err != nil {
+		return fmt.Errorf("use database: %w", err)
+	}
 	u, err := url.Parse(rawURL)
-	if err := errors.Join(err, dial.CheckStore(rawURL)); err != nil {
+	if err != nil {
 		return fmt.Errorf("use database: %w", err)
 	}
 	prefix := "shop_" + strings.ToLower(rand.Text()[:8])
@@ -68,7 +76,7 @@ func UseDatabase(dir, rawURL string) error {
 		if err != nil || before == nil || !sameDatabase(u, before) {
 			return fmt.Errorf("use database for the shop in %s: %w", dir, errors.Join(ErrElsewhere, err))
 		}
-		prefix = before.Query().Get(schemaOption)
+		prefix = schemaOf(before)
 	}
 	path := filepath.Join(dir, databaseFile)
 	if err := os.WriteFile(path+".new", []byte(inSchema(*u, prefix)+"\n"), 0o600); err != nil {
@@ -80,18 +88,72 @@ func UseDatabase(dir, rawURL string) error {
 	return nil
 }
 
-// schemaOption is the option of a URL that names the schema.
+// CheckDatabase returns an error if UseDatabase can't take a URL. It does no I/O.
+func CheckDatabase(rawURL string) error {
+	u, err := url.Parse(rawURL)
+	switch {
+	case err != nil:
+		return dial.CheckStore(rawURL) // its error shows no password
+	case onMySQL(u):
+		if strings.Trim(u.Path, "/") != "" {
+			return fmt.Errorf("the URL names a database (%s); leave it out, each service gets one of its own", strings.Trim(u.Path, "/"))
+		}
+		return dial.CheckStore(inSchema(*u, "shop"))
+	case strings.HasPrefix(u.Scheme, "postgres"):
+		if u.Query().Has(schemaOption) {
+			return errors.New("the URL names a search_path; leave it out, each service gets a schema of its own")
+		}
+		return dial.CheckStore(rawURL)
+	}
+	return errors.New("it takes the URL of a PostgreSQL database (postgres://…/name) or of a MySQL or MariaDB server (mysql://…/); without it each service has a file in the shop's directory")
+}
+
+// PingDatabase asks the server at a URL that CheckDatabase has passed whether it
+// is there and lets us in. It changes nothing.
+func PingDatabase(ctx context.Context, rawURL string) error {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return err
+	}
+	if onMySQL(u) {
+		rawURL = inSchema(*u, "information_schema")
+	}
+	s, err := dial.Schema(ctx, rawURL, false)
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+// onMySQL reports whether a URL is that of a MySQL or MariaDB server.
+func onMySQL(u *url.URL) bool { return u.Scheme == "mysql" || u.Scheme == "mariadb" }
+
+// schemaOption is the option of a PostgreSQL URL that names the schema.
 const schemaOption = "search_path"
 
 func inSchema(u url.URL, schema string) string {
+	if onMySQL(&u) {
+		u.Path = "/" + schema
+		return u.String()
+	}
 	q := u.Query()
 	q.Set(schemaOption, schema)
 	u.RawQuery = q.Encode()
 	return u.String()
 }
 
+// schemaOf is what inSchema has put in.
+func schemaOf(u *url.URL) string {
+	if onMySQL(u) {
+		return strings.TrimPrefix(u.Path, "/")
+	}
+	return u.Query().Get(schemaOption)
+}
+
 // sameDatabase compares all but who comes, and how.
-func sameDatabase(a, b *url.URL) bool { return a.Host == b.Host && a.Path == b.Path }
+func sameDatabase(a, b *url.URL) bool {
+	return a.Host == b.Host && onMySQL(a) == onMySQL(b) && (onMySQL(a) || a.Path == b.Path)
+}
 
 // usedDatabase returns what UseDatabase has noted; nil when it has not.
 func usedDatabase(dir string) (*url.URL, error) {
@@ -103,7 +165,7 @@ func usedDatabase(dir string) (*url.URL, error) {
 		return nil, err
 	}
 	u, err := url.Parse(strings.TrimSpace(string(text)))
-	if err != nil || u.Query().Get(schemaOption) == "" {
+	if err != nil || schemaOf(u) == "" {
 		return nil, fmt.Errorf("%s is not what the shop has written", filepath.Join(dir, databaseFile))
 	}
 	return u, nil
@@ -116,7 +178,7 @@ func databaseURL(dir, service string) (string, error) {
 		return "", fmt.Errorf("find the database of the %s service: %w", service, err)
 	}
 	if u != nil {
-		return inSchema(*u, u.Query().Get(schemaOption)+"_"+service), nil
+		return inSchema(*u, schemaOf(u)+"_"+service), nil
 	}
 	path, err := filepath.Abs(filepath.Join(dir, service+".db"))
 	if err != nil {

@@ -75,10 +75,10 @@ func (s *marketingService) paid(ctx context.Context, tx *sql.Tx, e *settle.Event
 	if err := s.rewards.save(ctx, tx, r, row, facts); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, noteReward, order.CustomerID, facts.Points, facts.Coupon, r.orderID); err != nil {
+	if _, err := exec(ctx, s.db, tx, noteReward, order.CustomerID, facts.Points, facts.Coupon, r.orderID); err != nil {
 		return fmt.Errorf("note reward: %w", err)
 	}
-	if _, err := tx.ExecContext(ctx, insertPoints, e.ID, "GRANT", order.CustomerID, r.orderID, facts.Points, r.at); err != nil {
+	if _, err := exec(ctx, s.db, tx, insertPoints, e.ID, "GRANT", order.CustomerID, r.orderID, facts.Points, r.at); err != nil {
 		return fmt.Errorf("book points: %w", err)
 	}
 	return nil
@@ -115,16 +115,16 @@ const clearReward = `UPDATE t_reward SET points = 0, coupon = '' WHERE order_id 
 func (s *marketingService) takeBack(ctx context.Context, tx *sql.Tx, r instance) error {
 	var customerID string
 	var granted int64
-	if err := tx.QueryRowContext(ctx, findGranted, r.orderID).Scan(&customerID, &granted); err != nil {
+	if err := queryRow(ctx, s.db, tx, findGranted, r.orderID).Scan(&customerID, &granted); err != nil {
 		return fmt.Errorf("read reward: %w", err)
 	}
 	if err := s.revoke(ctx, r.orderID); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, clearReward, r.orderID); err != nil {
+	if _, err := exec(ctx, s.db, tx, clearReward, r.orderID); err != nil {
 		return fmt.Errorf("clear reward: %w", err)
 	}
-	if _, err := tx.ExecContext(ctx, insertPoints, r.event.ID, "REVOKE", customerID, r.orderID, -granted, r.at); err != nil {
+	if _, err := exec(ctx, s.db, tx, insertPoints, r.event.ID, "REVOKE", customerID, r.orderID, -granted, r.at); err != nil {
 		return fmt.Errorf("book points: %w", err)
 	}
 	return nil

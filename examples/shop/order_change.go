@@ -41,7 +41,7 @@ const advanceOrder = `UPDATE t_order SET status = $1, reason = $2, pay = $3, ver
 func (s *orderService) advance(ctx context.Context, tx *sql.Tx, id string, c cause) (orderRow, *settle.Event, error) {
 	o := orderRow{facts: orderFacts{OrderID: id}}
 	f := &o.facts
-	err := tx.QueryRowContext(ctx, locked(s.db, findOrder), id).Scan(&f.CustomerID, &f.Amount, &o.status, &f.Reason, &f.Pay, &o.payBy, &o.version, &o.traceID, &o.created)
+	err := queryRow(ctx, s.db, tx, locked(s.db, findOrder), id).Scan(&f.CustomerID, &f.Amount, &o.status, &f.Reason, &f.Pay, &o.payBy, &o.version, &o.traceID, &o.created)
 	if errors.Is(err, sql.ErrNoRows) {
 		return o, nil, fmt.Errorf("order %s: %w", id, ErrNoOrder)
 	}
@@ -59,7 +59,7 @@ func (s *orderService) advance(ctx context.Context, tx *sql.Tx, id string, c cau
 	if !row.Changes() {
 		return o, nil, nil
 	}
-	if f.Items, err = items(ctx, tx, findItems, id); err != nil {
+	if f.Items, err = items(ctx, s.db, tx, findItems, id); err != nil {
 		return o, nil, err
 	}
 	if c.input == lifecycle.CustomerPays {
@@ -68,7 +68,7 @@ func (s *orderService) advance(ctx context.Context, tx *sql.Tx, id string, c cau
 	if row.To == lifecycle.Cancelled {
 		f.Reason = o.whyCancelled(c)
 	}
-	done, err := tx.ExecContext(ctx, advanceOrder, row.To, f.Reason, f.Pay, o.version+1, s.now().UnixMicro(), id, o.version)
+	done, err := exec(ctx, s.db, tx, advanceOrder, row.To, f.Reason, f.Pay, o.version+1, s.now().UnixMicro(), id, o.version)
 	if err != nil {
 		return o, nil, fmt.Errorf("change order: %w", err)
 	}

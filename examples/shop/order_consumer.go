@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/dial"
 )
 
 // reservationFacts is the payload of the events of a reservation.
@@ -33,8 +34,8 @@ func (s *orderService) heard(ctx context.Context, tx *sql.Tx, e *settle.Event) e
 }
 
 // items reads lines of (sku, quantity) of an order.
-func items(ctx context.Context, tx *sql.Tx, query, orderID string) ([]Item, error) {
-	rows, err := tx.QueryContext(ctx, query, orderID)
+func items(ctx context.Context, db *dial.Database, tx *sql.Tx, query, orderID string) ([]Item, error) {
+	rows, err := queryRows(ctx, db, tx, query, orderID)
 	if err != nil {
 		return nil, fmt.Errorf("read lines: %w", err)
 	}

@@ -41,16 +41,16 @@ func (p *placement) apply(ctx context.Context, tx *sql.Tx, s *orderService) ([]*
 	at, r := s.now(), p.request
 	due := at.Add(s.rules.PaymentWindow)
 	facts := orderFacts{OrderID: OrderID(p.key), CustomerID: r.CustomerID, Amount: r.Amount, Items: r.Items, Pay: r.pay()}
-	done, err := tx.ExecContext(ctx, insertOrder, facts.OrderID, p.key, p.hash[:], r.CustomerID, int64(r.Amount), lifecycle.Created,
+	done, err := exec(ctx, s.db, tx, insertOrder, facts.OrderID, p.key, p.hash[:], r.CustomerID, int64(r.Amount), lifecycle.Created,
 		facts.Pay, due.UnixMicro(), p.traceID, at.UnixMicro(), at.UnixMicro())
 	if err != nil {
 		return nil, fmt.Errorf("insert order: %w", err)
 	}
 	if n, err := done.RowsAffected(); err != nil || n == 0 {
-		return nil, errors.Join(err, p.repeated(ctx, tx))
+		return nil, errors.Join(err, p.repeated(ctx, tx, s))
 	}
 	for _, it := range r.Items {
-		if _, err := tx.ExecContext(ctx, insertItem, facts.OrderID, it.SKU, it.Quantity); err != nil {
+		if _, err := exec(ctx, s.db, tx, insertItem, facts.OrderID, it.SKU, it.Quantity); err != nil {
 			return nil, fmt.Errorf("insert order line: %w", err)
 		}
 	}
@@ -61,9 +61,9 @@ func (p *placement) apply(ctx context.Context, tx *sql.Tx, s *orderService) ([]*
 const findRequest = `SELECT request_hash FROM t_order WHERE request_key = $1`
 
 // repeated finds what the key was used for.
-func (p *placement) repeated(ctx context.Context, tx *sql.Tx) error {
+func (p *placement) repeated(ctx context.Context, tx *sql.Tx, s *orderService) error {
 	var hash []byte
-	if err := tx.QueryRowContext(ctx, findRequest, p.key).Scan(&hash); err != nil {
+	if err := queryRow(ctx, s.db, tx, findRequest, p.key).Scan(&hash); err != nil {
 		return fmt.Errorf("find request: %w", err)
 	}
 	p.outcome = placedConflict

@@ -41,7 +41,7 @@ const readOrder = `SELECT customer_id, amount_cents, status, reason, pay, pay_by
 func (s *orderService) status(ctx context.Context, id string) (OrderStatus, error) {
 	o := OrderStatus{OrderID: id}
 	var created, updated, payBy int64
-	err := s.db.Reader.QueryRowContext(ctx, readOrder, id).Scan(&o.CustomerID, &o.Amount, &o.Status, &o.Reason, &o.Pay, &payBy, &o.Version, &o.TraceID, &created, &updated)
+	err := queryRow(ctx, s.db, s.db.Reader, readOrder, id).Scan(&o.CustomerID, &o.Amount, &o.Status, &o.Reason, &o.Pay, &payBy, &o.Version, &o.TraceID, &created, &updated)
 	if errors.Is(err, sql.ErrNoRows) {
 		return o, ErrNoOrder
 	}
@@ -49,7 +49,7 @@ func (s *orderService) status(ctx context.Context, id string) (OrderStatus, erro
 		return o, fmt.Errorf("read order: %w", err)
 	}
 	o.CreatedAt, o.UpdatedAt, o.PayBy = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC(), time.UnixMicro(payBy).UTC()
-	rows, err := s.db.Reader.QueryContext(ctx, findItems, id)
+	rows, err := queryRows(ctx, s.db, s.db.Reader, findItems, id)
 	if err != nil {
 		return o, fmt.Errorf("read lines: %w", err)
 	}

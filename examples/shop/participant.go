@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/settlemq/settle/consumer"
@@ -47,6 +48,9 @@ func openService(ctx context.Context, dir, service string, crash func(string)) (
 	if err != nil {
 		return nil, err
 	}
+	if err := makeDatabase(ctx, u); err != nil {
+		return nil, err
+	}
 	db, err := dial.Store(ctx, u, dial.StoreConfig{Service: service, MaxConns: connections, Crash: crash})
 	if err != nil {
 		return nil, err
@@ -55,4 +59,18 @@ func openService(ctx context.Context, dir, service string, crash func(string)) (
 		return nil, errors.Join(fmt.Errorf("open the %s service: %w", service, err), db.Close())
 	}
 	return db, nil
+}
+
+// makeDatabase makes the MySQL database at a URL if it is missing. Other kinds
+// are made when they are opened.
+func makeDatabase(ctx context.Context, rawURL string) error {
+	u, err := url.Parse(rawURL)
+	if err != nil || !onMySQL(u) {
+		return err
+	}
+	s, err := dial.Schema(ctx, rawURL, true)
+	if err != nil {
+		return err
+	}
+	return s.Close()
 }

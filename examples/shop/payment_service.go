@@ -83,7 +83,7 @@ func (s *paymentService) step(ctx context.Context, tx *sql.Tx, e *settle.Event, 
 	if err := s.payments.save(ctx, tx, p, row, facts); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, amendPayment, int64(order.Amount), declined, p.orderID); err != nil {
+	if _, err := exec(ctx, s.db, tx, amendPayment, int64(order.Amount), declined, p.orderID); err != nil {
 		return fmt.Errorf("amend payment: %w", err)
 	}
 	return nil

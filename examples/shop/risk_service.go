@@ -103,7 +103,7 @@ func (s *riskService) apply(ctx context.Context, tx *sql.Tx, e *settle.Event, o 
 	if err := s.assessments.save(ctx, tx, a, row, facts); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, noteAssessment, o.reason, reviewAt, a.orderID); err != nil {
+	if _, err := exec(ctx, s.db, tx, noteAssessment, o.reason, reviewAt, a.orderID); err != nil {
 		return fmt.Errorf("note assessment: %w", err)
 	}
 	if row.Starts == "" {

@@ -97,7 +97,7 @@ func (r *running) place(t *testing.T, key string, lines ...Item) {
 }
 
 func (r *running) with(t *testing.T, status string) int64 {
-	return number(t, r.view.orders.db.Reader, `SELECT COUNT(*) FROM t_order WHERE status = $1`, status)
+	return number(t, r.view.orders.db.Reader, "SELECT COUNT(*) FROM t_order WHERE status = '"+status+"'")
 }
 
 const sumCompleted = `SELECT COALESCE(SUM(amount_cents), 0) FROM t_order WHERE status = 'COMPLETED'`

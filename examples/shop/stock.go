@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/settlemq/settle/dial"
 )
 
 // maxStock bounds what there can be of one article.
@@ -37,13 +39,13 @@ func Stock(ctx context.Context, dir string, levels ...Level) error {
 	if err != nil {
 		return err
 	}
-	err = inTx(ctx, m.db, func(tx *sql.Tx) error { return raise(ctx, tx, levels) })
+	err = inTx(ctx, m.db, func(tx *sql.Tx) error { return raise(ctx, m.db, tx, levels) })
 	return errors.Join(err, m.db.Close())
 }
 
-func raise(ctx context.Context, tx *sql.Tx, levels []Level) error {
+func raise(ctx context.Context, db *dial.Database, tx *sql.Tx, levels []Level) error {
 	for _, l := range levels {
-		if _, err := tx.ExecContext(ctx, raiseStock, l.SKU, l.Quantity); err != nil {
+		if _, err := exec(ctx, db, tx, raiseStock, l.SKU, l.Quantity); err != nil {
 			return fmt.Errorf("stock %s: %w", l.SKU, err)
 		}
 	}

@@ -34,7 +34,11 @@ func (s *Store) open(ctx context.Context, url string) error {
 		return err
 	}
 	defer func() { _ = first.Close() }()
-	if s.server, err = look(ctx, first); err != nil {
+	s.server, err = look(ctx, first)
+	switch {
+	case s.cfg.Existing && hasCode(err, codeNoDatabase):
+		return errors.Join(err, ErrForeign)
+	case err != nil:
 		return err
 	}
 	if err := s.migrate(ctx, first); err != nil {

@@ -2,6 +2,6 @@
 -- name: stock
 SELECT sku, initial_qty, available, reserved, sold FROM t_stock;
 -- name: stock_ledger
-SELECT cause_event_id || '/' || sku || '/' || kind AS ledger_id, sku, kind, d_available, d_reserved, d_sold, order_id || '/' || sku AS reservation_id, cause_event_id, created_at FROM t_stock_ledger;
+SELECT CONCAT(cause_event_id, '/', sku, '/', kind) AS ledger_id, sku, kind, d_available, d_reserved, d_sold, CONCAT(order_id, '/', sku) AS reservation_id, cause_event_id, created_at FROM t_stock_ledger;
 -- name: reservations
-SELECT order_id || '/' || sku AS reservation_id, order_id, sku, qty, state, created_at, updated_at FROM t_reservation_line;
+SELECT CONCAT(order_id, '/', sku) AS reservation_id, order_id, sku, qty, state, created_at, updated_at FROM t_reservation_line;
