@@ -94,7 +94,8 @@ const (
 FROM (SELECT id, appended_at FROM settle_outbox_row() WHERE id > $2 ORDER BY id LIMIT $3) w`
 
 	// Acknowledged at its destination: at or below the cursor that serves its
-	// topic and not among what that reader has open.
+	// topic, not among what that reader has open, and no cold id: a row that
+	// has come back there waits for the next sweep.
 	retainRows = `WITH reader AS MATERIALIZED (SELECT r.destination, r.cursor,
   (SELECT coalesce(range_agg(int8range(o.first_id, o.last_id, '[]')), '{}') FROM v_outbox_open o WHERE o.destination = r.destination) AS open FROM v_outbox_reader r)
 DELETE FROM t_outbox_event e USING
@@ -104,6 +105,7 @@ DELETE FROM t_outbox_event e USING
  AND NOT EXISTS (SELECT 1 FROM t_outbox_parked p WHERE p.id = e.id)
  AND NOT EXISTS (SELECT 1 FROM t_outbox_delayed t WHERE t.id = e.id)
  AND NOT EXISTS (SELECT 1 FROM t_outbox_extra x WHERE x.id = e.id)
+ AND NOT EXISTS (SELECT 1 FROM (SELECT g.last_id FROM t_outbox_gap g WHERE g.first_id <= e.id ORDER BY g.first_id DESC LIMIT 1) gap WHERE gap.last_id >= e.id)
  FOR UPDATE OF e) done
 WHERE e.id = done.id`
 
@@ -117,6 +119,7 @@ DELETE FROM %[1]s e USING
  AND NOT EXISTS (SELECT 1 FROM t_outbox_parked p WHERE p.id = e.id)
  AND NOT EXISTS (SELECT 1 FROM t_outbox_delayed t WHERE t.id = e.id)
  AND NOT EXISTS (SELECT 1 FROM t_outbox_extra x WHERE x.id = e.id)
+ AND NOT EXISTS (SELECT 1 FROM (SELECT g.last_id FROM t_outbox_gap g WHERE g.first_id <= e.id ORDER BY g.first_id DESC LIMIT 1) gap WHERE gap.last_id >= e.id)
  FOR UPDATE OF t SKIP LOCKED) done
 WHERE e.id = done.id`
 

@@ -62,7 +62,8 @@ const (
 FROM (SELECT id, appended_at FROM t_outbox_event WHERE id > ? ORDER BY id LIMIT ?)`
 
 	// Acknowledged at its destination: at or below the cursor that serves its
-	// topic and not among what that reader has open.
+	// topic, not among what that reader has open, and no cold id: a row that
+	// has come back there waits for the next sweep.
 	retainRows = `WITH reader AS MATERIALIZED (SELECT destination, cursor FROM v_outbox_reader),
  unseen AS MATERIALIZED (SELECT destination, h.value AS id FROM v_outbox_reader, json_each(open) h)
 DELETE FROM t_outbox_event WHERE id IN (
@@ -71,7 +72,8 @@ DELETE FROM t_outbox_event WHERE id IN (
  AND NOT EXISTS (SELECT 1 FROM unseen u WHERE u.destination = coalesce(o.destination, m.destination) AND u.id = e.id)
  AND NOT EXISTS (SELECT 1 FROM t_outbox_parked p WHERE p.id = e.id)
  AND NOT EXISTS (SELECT 1 FROM t_outbox_delayed t WHERE t.id = e.id)
- AND NOT EXISTS (SELECT 1 FROM t_outbox_extra x WHERE x.id = e.id))`
+ AND NOT EXISTS (SELECT 1 FROM t_outbox_extra x WHERE x.id = e.id)
+ AND NOT EXISTS (SELECT 1 FROM t_outbox_gap g WHERE g.id = e.id))`
 )
 
 // Retain implements relay.Store. It looks at no more than limit rows and limit

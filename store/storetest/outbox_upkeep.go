@@ -14,6 +14,7 @@ func upkeepCases[Tx any]() []OutboxCase[Tx] {
 		{"a deletion is bounded and goes on with the next", retainBounded[Tx]},
 		{"without a time no event is deleted and the position stays", retainNone[Tx]},
 		{"what a slow destination has not read is not deleted", retainSlow[Tx]},
+		{"a row that comes late is not deleted before it was sent, however old it is", retainLate[Tx]},
 	}
 }
 
@@ -104,4 +105,18 @@ func retainSlow[Tx any](t testing.TB, s OutboxStore[Tx]) {
 		t.Errorf("%d events were deleted, want 2", n)
 	}
 	o.rows("slow")
+}
+
+func retainLate[Tx any](t testing.TB, s OutboxStore[Tx]) {
+	o := leading(t, s)
+	o.late(event("late", "k"))
+	old := o.Now().Add(24 * time.Hour)
+	o.retain(old, 100)
+	o.rows("late")
+	o.sweep(1)
+	row := o.side(relay.SideQuery{Side: relay.SideExtra}).Rows[0]
+	o.flush(row.ID+5, relay.Flush{Sent: []relay.Sent{sentRow(row, relay.FromExtra)}})
+	if n := o.retain(old, 100); n != 1 {
+		t.Errorf("%d events were deleted after the late one was sent, want 1", n)
+	}
 }

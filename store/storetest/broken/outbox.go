@@ -295,8 +295,9 @@ func brokenUpkeep() map[string]breaking {
 		return logged(func(b *brokenLog) { b.retain = change })
 	}
 	return map[string]breaking{
-		"only what is acknowledged, old and in no side table is deleted": retain(func(before *time.Time, _ *int) { *before = before.Add(24 * time.Hour) }),
-		"a deletion is bounded and goes on with the next":                retain(func(_ *time.Time, limit *int) { *limit *= 100 }),
-		"without a time no event is deleted and the position stays":      retain(func(before *time.Time, _ *int) { *before = time.Now().Add(24 * time.Hour) }),
+		"only what is acknowledged, old and in no side table is deleted":             retain(func(before *time.Time, _ *int) { *before = before.Add(24 * time.Hour) }),
+		"a deletion is bounded and goes on with the next":                            retain(func(_ *time.Time, limit *int) { *limit *= 100 }),
+		"without a time no event is deleted and the position stays":                  retain(func(before *time.Time, _ *int) { *before = time.Now().Add(24 * time.Hour) }),
+		"a row that comes late is not deleted before it was sent, however old it is": committed(func(f *relay.Flush) { f.Cold = nil }),
 	}
 }
