@@ -72,8 +72,8 @@ func (e *Event) validateEnvelope() error {
 	switch {
 	case len(e.Payload) > 0:
 		return e.invalid("payload", "is set beside the whole envelope; one of them is sent")
-	case len(e.Envelope) > MaxPayload:
-		return e.invalid("envelope", fmt.Sprintf("has %d bytes; the limit is %d", len(e.Envelope), MaxPayload))
+	case len(e.Envelope) > MaxEnvelope:
+		return e.invalid("envelope", fmt.Sprintf("has %d bytes; the limit is %d", len(e.Envelope), MaxEnvelope))
 	case !validJSON(e.Envelope) || e.Envelope[skipSpace(e.Envelope, 0)] != '{':
 		return e.invalid("envelope", "is not a JSON object")
 	}

@@ -1,9 +1,44 @@
 package settle
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
+
+func TestWhatABodyMayBeAWholeEnvelopeMayBeTooAndBothStayBelowAMebibyte(t *testing.T) {
+	long := strings.Repeat(`"`, MaxField) // twice as long in an envelope
+	now := time.Now()
+	body := Event{ID: long, Type: long, AggregateType: long, AggregateID: long, BizKey: long, TraceID: long, CausationID: long, Supersedes: long, Topic: long,
+		ContentType: ContentTypeJSON, OccurredAt: now, AppendedAt: now, Payload: []byte(`"` + strings.Repeat("x", MaxPayload-2) + `"`)}
+	if err := body.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	whole := Event{ID: long, Type: long, AggregateID: long}
+	if err := whole.SetEnvelope(AppendEnvelope(nil, &body)); err != nil {
+		t.Fatal(err)
+	}
+	if err := whole.Validate(); err != nil {
+		t.Errorf("the same event as a whole envelope: %v", err)
+	}
+	const mebibyte, room = 1 << 20, 256
+	whole.Envelope = []byte(`{"eventId":"` + strings.Repeat("x", MaxEnvelope-14) + `"}`)
+	whole.Headers = map[string]string{"h": strings.Repeat("v", MaxHeaders-1)}
+	if err := whole.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	size := len(AppendEnvelope(nil, &whole)) + room
+	for _, h := range WireHeaders(Message{ID: long, Event: &whole, Source: long, Epoch: 1 << 62}) {
+		size += len(h[0]) + len(h[1]) + 4
+	}
+	if size > mebibyte {
+		t.Errorf("the largest record has %d bytes", size)
+	}
+	whole.Envelope = append(whole.Envelope, ' ')
+	if err := whole.Validate(); err == nil || !strings.Contains(err.Error(), "the limit is 937984") {
+		t.Errorf("one byte more: %v", err)
+	}
+}
 
 func TestAWholeEnvelopeTravelsByteForByteAndTellsWhatTheColumnsDoNot(t *testing.T) {
 	for _, text := range []string{
@@ -46,7 +81,6 @@ func TestWhatIsNoEnvelopeOfTheEventIsRefused(t *testing.T) {
 		{Envelope: []byte(`  `)},
 		{Envelope: []byte(`{`)},
 		{Envelope: []byte(`{}`), Payload: []byte(`1`)},
-		{Envelope: make([]byte, MaxPayload+1)},
 	} {
 		e.ID, e.Type, e.AggregateID = "e-1", "x", "k"
 		if err := e.Validate(); err == nil {

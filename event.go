@@ -16,6 +16,9 @@ const (
 	// leaves room for the envelope and the headers below the 1 MiB that
 	// brokers accept by default.
 	MaxPayload = 900 << 10
+	// MaxEnvelope is the largest whole envelope in bytes that an adopted table
+	// may hold: what MaxPayload allows, in an envelope, is allowed as one too.
+	MaxEnvelope = MaxPayload + 16<<10
 	// MaxField is the longest identifier (event id, type, key, topic …) in
 	// bytes. It is the longest routing key of AMQP 0-9-1 that still leaves
 	// room for a prefix.

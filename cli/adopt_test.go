@@ -104,6 +104,16 @@ func TestATableIsAdoptedFromTheCommandLine(t *testing.T) {
 	execPostgres(t, at, "SELECT 1/(SELECT count(*) FROM t_outbox_event WHERE status = 'PENDING')")
 }
 
+func TestRestartSaysThatRowsWhichTheOwnersTableCallsSentAreNotCounted(t *testing.T) {
+	at := freshDatabase(t)
+	execPostgres(t, at, classicOutbox)
+	must(t, cli.ExitOK, "migrate", "--adopt", "--yes", "--db", at)
+	out := must(t, cli.ExitFinding, "outbox", "restart", "order", "--db", "order="+at+"?search_path=settle")
+	if !strings.Contains(out, "there now     1 row, ids 2 to 2") || !strings.Contains(out, "not counted   rows of public.t_outbox_event that its status marks as SENT, or as anything else than PENDING: no choice sends them\n") {
+		t.Errorf("restart prints\n%s", out)
+	}
+}
+
 func TestWrongWordsOfAnAdoptionAreWrongUsage(t *testing.T) {
 	const at = "postgres://ann:c4n4ry@127.0.0.1:1/x"
 	for says, args := range map[string][]string{

@@ -162,10 +162,14 @@ func printStanding(w io.Writer, service string, s govern.Standing, command strin
 	if s.Rows > 0 {
 		ids = fmt.Sprintf(", ids %d to %d", s.Lowest, s.Highest)
 	}
-	_, err := fmt.Fprintf(w, "there now     %s%s; the highest id ever given is %d\nwaiting       %d parked, %d delayed, %d listed to be sent\nleader        %s\n"+
+	uncounted := ""
+	if s.Uncounted != "" {
+		uncounted = "not counted   " + legible(s.Uncounted) + "\n"
+	}
+	_, err := fmt.Fprintf(w, "there now     %s%s; the highest id ever given is %d\n%swaiting       %d parked, %d delayed, %d listed to be sent\nleader        %s\n"+
 		"choices of %s %s:\n"+
 		"  --from-start  sends all that is there: %s\n  --from ID     sends the rows from that id on, all before it count as sent\n  --from-end    sends what is appended from now on, all that is there counts as sent\n",
-		rowsOf(s.Rows), ids, s.Given, s.Parked, s.Delayed, s.Listed, leader, command, service, rowsOf(s.Rows))
+		rowsOf(s.Rows), ids, s.Given, uncounted, s.Parked, s.Delayed, s.Listed, leader, command, service, rowsOf(s.Rows))
 	return err
 }
 

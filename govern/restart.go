@@ -35,6 +35,8 @@ type Standing struct {
 	Lowest  int64 `json:"lowest"`
 	Highest int64 `json:"highest"`
 	Given   int64 `json:"given"`
+	// Uncounted says which rows are in none of these counts; empty for none.
+	Uncounted string `json:"uncounted,omitempty"`
 	// Parked, Delayed and Listed rows wait beside the log, by their ids.
 	Parked  int64 `json:"parked"`
 	Delayed int64 `json:"delayed"`

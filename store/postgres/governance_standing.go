@@ -3,12 +3,15 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/migrate"
 )
 
 const (
@@ -40,7 +43,7 @@ func (g *Governance) Standing(ctx context.Context) (govern.Standing, error) {
 		if err != nil {
 			return err
 		}
-		s = govern.Standing{Number: st.Checkpoint.Number, Given: st.MaxID, Readers: []govern.ReaderAt{}}
+		s = govern.Standing{Number: st.Checkpoint.Number, Given: st.MaxID, Readers: []govern.ReaderAt{}, Uncounted: g.s.adopted.uncounted()}
 		if other := st.CheckGeneration(); other != nil {
 			s.OtherLife = other.Error()
 		}
@@ -70,6 +73,15 @@ func (g *Governance) Standing(ctx context.Context) (govern.Standing, error) {
 		return govern.Standing{}, fmt.Errorf("read where the relay stands: %w", explain(err))
 	}
 	return s, nil
+}
+
+// uncounted says which rows a restart neither counts nor sends.
+func (a *adoption) uncounted() string {
+	if !a.sweepable() {
+		return ""
+	}
+	text := "rows of " + a.plainName() + " that its status marks as " + strings.Join(a.Status[migrate.StatusSent], ", ")
+	return text + ", or as anything else than " + strings.Join(append(slices.Clone(a.Status[migrate.StatusPending]), a.Status[migrate.StatusRetry]...), ", ") + ": no choice sends them"
 }
 
 // readPosition is the newest checkpoint, beside the table as it is.
