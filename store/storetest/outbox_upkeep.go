@@ -109,10 +109,13 @@ func retainSlow[Tx any](t testing.TB, s OutboxStore[Tx]) {
 
 func retainLate[Tx any](t testing.TB, s OutboxStore[Tx]) {
 	o := leading(t, s)
-	o.late(event("late", "k"))
+	id := o.late(event("late", "k"))
+	if err := o.Insert(o.ctx, id+6, event("next", "l")); err != nil {
+		t.Fatalf("insert a row behind the cursor's: %v", err)
+	}
 	old := o.Now().Add(24 * time.Hour)
 	o.retain(old, 100)
-	o.rows("late")
+	o.rows("late", "next")
 	o.sweep(1)
 	row := o.side(relay.SideQuery{Side: relay.SideExtra}).Rows[0]
 	o.flush(row.ID+5, relay.Flush{Sent: []relay.Sent{sentRow(row, relay.FromExtra)}})
