@@ -44,6 +44,28 @@ func TestTheWayDownIsRefusedWhileARelayLeadsEvenAPausedOneAndSaysWhenNothingIsTh
 	})
 }
 
+func TestTheWayDownNamesDiscardedAndPassedRowsThatTheOldRelayWouldSendAndTheSQLThatMarksThem(t *testing.T) {
+	at := freshDatabase(t)
+	execPostgres(t, at, classicOutbox+`; INSERT INTO t_outbox_event (event_id, aggregate_id, event_type, payload, status) VALUES ('e-3', 'k3', 'x', '{}', 'PENDING'), ('e-4', 'k4', 'x', '{}', 'PENDING')`)
+	must(t, cli.ExitOK, "migrate", "--adopt", "--yes", "--db", at, "--status", "dead=DEAD")
+	own := at + "?search_path=settle"
+	must(t, cli.ExitOK, "skip", "order", "e-3", "--reason", "a test", "--db", "order="+own)
+	execPostgres(t, own, `INSERT INTO t_dead_letter (service_side, consumer_group, event_id, destination, outbox_id, event_type, aggregate_id, biz_key, class, reason, attempts, state, blocking, opened_at, due_at, topic, record_key)
+ VALUES ('relay', '', 'e-4', 'order-domain-event', 4, 'x', 'k4', 'k4', 'publish', 'x', 1, 'DISCARDED', false, now(), now(), 'order-domain-event', 'k4')`)
+	const mark = "UPDATE public.t_outbox_event SET status = 'DEAD' WHERE"
+	if out := must(t, cli.ExitFinding, "migrate", "down", "--to", "0", "--db", own); !strings.Contains(out, "2 rows were discarded or passed and wait in public.t_outbox_event; mark them: "+mark) {
+		t.Errorf("down says\n%s", out)
+	}
+	plan := must(t, cli.ExitOK, "migrate", "down", "--to", "0", "--dry-run", "--db", own)
+	first, _, _ := strings.Cut(plan, "BEGIN;")
+	if !strings.Contains(first, "-- 2 rows were discarded or passed") || !strings.Contains(first, mark) {
+		t.Errorf("the plan is\n%s", plan)
+	}
+	execPostgres(t, at, first[:strings.LastIndex(first, "--")])
+	execPostgres(t, at, `SELECT 1 / (SELECT count(*) FROM t_outbox_event WHERE event_id IN ('e-3', 'e-4') AND status = 'DEAD' HAVING count(*) = 2)`)
+	must(t, cli.ExitOK, "migrate", "down", "--to", "0", "--db", own)
+}
+
 func TestTheWayDownFromAnAdoptedTableIsRefusedWhileARelayLeads(t *testing.T) {
 	at := freshDatabase(t)
 	execPostgres(t, at, classicOutbox)

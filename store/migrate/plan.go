@@ -52,6 +52,13 @@ func (s *Schema) PlanDown(ctx context.Context, to int64) (string, error) {
 		return "", err
 	}
 	var p plan
+	if s.s.Before != nil && slices.ContainsFunc(steps, Step.drops) {
+		first, err := s.s.Before(ctx, s.s.DB)
+		if err != nil {
+			return "", err
+		}
+		p.text.WriteString(first)
+	}
 	p.begin(fmt.Sprintf("back to schema version %d", to))
 	for _, step := range steps {
 		p.text.WriteString(step.section(goingDown))

@@ -18,6 +18,10 @@ import (
 // delivered. Nothing was changed.
 var ErrUndelivered = errors.New("they would be lost; let the relay and the consumers finish, or discard them")
 
+// ErrWouldBeSent means that a way down would leave rows waiting which people have
+// decided are not to be sent. Nothing was changed.
+var ErrWouldBeSent = errors.New("whoever reads the table next would send them")
+
 // Source says where a schema is and how it is kept.
 type Source struct {
 	// DB is nil for a database that does not exist yet.
@@ -31,6 +35,9 @@ type Source struct {
 	// with writers kept out until it ends, for what was not delivered. It
 	// returns an error that wraps ErrUndelivered if there is anything.
 	Guard func(ctx context.Context, tx *sql.Tx) error
+	// Before returns SQL, in lines with a comment, that a person runs before a way
+	// down that drops something; nil, or empty, for none.
+	Before func(ctx context.Context, db *sql.DB) (string, error)
 	// Layouts changes the layout of the outbox; nil where there is only one.
 	Layouts Layouts
 	// Close ends what was opened for this.

@@ -44,6 +44,10 @@ func openSchema(ctx context.Context, url string, create bool) (*migrate.Schema, 
 	if err == nil {
 		err = conn.QueryRow(ctx, readsAdopted).Scan(&adopted)
 	}
+	var decided *adoption
+	if err == nil && adopted {
+		decided, _, err = readAdoption(ctx, conn)
+	}
 	if err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))); err != nil {
 		return nil, err
 	}
@@ -55,8 +59,19 @@ func openSchema(ctx context.Context, url string, create bool) (*migrate.Schema, 
 	if adopted {
 		guard = guardAdopted
 	}
+	var before func(context.Context, *sql.DB) (string, error)
+	if decided != nil {
+		passed := passedRows{decided, current}
+		before = passed.before
+		guard = func(ctx context.Context, tx *sql.Tx) error {
+			if err := guardAdopted(ctx, tx); err != nil {
+				return err
+			}
+			return passed.guard(ctx, tx)
+		}
+	}
 	source := migrate.Source{
-		Dialect: migrate.Postgres, Files: files, Guard: guard, Close: func() error { return nil },
+		Dialect: migrate.Postgres, Files: files, Guard: guard, Before: before, Close: func() error { return nil },
 		Lock: func(ctx context.Context) (func() error, error) { return lockMigrations(ctx, cfg) },
 	}
 	if create || current != "" {
