@@ -106,7 +106,8 @@ func (s *sources) named() (named []namedURL, hide func(error) error, err error) 
 	for _, db := range s.dbs {
 		name, raw, ok := strings.Cut(db, "=")
 		if !ok || name == "" || strings.Contains(name, ":") {
-			return nil, nil, usagef("--db %q is not NAME=URL, for instance order=sqlite:///var/lib/shop/order.db", name)
+			// What was given is not shown: it may hold a password.
+			return nil, nil, usagef("--db takes NAME=URL, for instance order=sqlite:///var/lib/shop/order.db; there is no NAME before the URL")
 		}
 		if raw, err = server.Expand(raw); err != nil {
 			return nil, nil, usagef("--db %s: %w", name, err)
