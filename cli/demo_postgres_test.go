@@ -162,6 +162,9 @@ func TestADatabaseThatCanNotBeIsRefusedBeforeAnythingStarts(t *testing.T) {
 		{"postgres://u:s3cret@127.0.0.1:1/x?search_path=a", "search_path", cli.ExitUsage},
 		{"${SETTLE_TEST_NOT_SET}", "SETTLE_TEST_NOT_SET", cli.ExitUsage},
 		{"postgres://u:s3cret@127.0.0.1:1/x", "127.0.0.1:1", cli.ExitUnreachable},
+		{"mysql://", "no host", cli.ExitUsage},
+		{"mysql://u:s3cret@127.0.0.1:1/x", "leave it out", cli.ExitUsage},
+		{"mysql://u:s3cret@127.0.0.1:1/", "127.0.0.1:1", cli.ExitUnreachable},
 	} {
 		for _, command := range []string{"demo", "shop"} {
 			dir := filepath.Join(t.TempDir(), "shop")
