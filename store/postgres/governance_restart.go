@@ -174,6 +174,14 @@ const (
  JOIN settle_outbox_row() e ON e.id = (r ->> 'cursor')::bigint WHERE e.event_id <> coalesce(r ->> 'cursor_event', e.event_id))`
 )
 
+const (
+	// Also the lanes that have ended: those of the next generation begin where
+	// they are.
+	everyLane = `SELECT lane FROM t_outbox_lease UNION SELECT lane FROM v_outbox_lane ORDER BY lane`
+
+	lowerBarrier = `UPDATE t_outbox_division SET barrier = least(barrier, $1) WHERE begun_at IS NULL`
+)
+
 // writePosition leaves what a leader would have left that has come up to there.
 func writePosition(ctx context.Context, d *deed, st relay.State, r govern.Restart) error {
 	if _, err := d.tx.Exec(ctx, dropGaps); err != nil {
@@ -192,7 +200,7 @@ func writePosition(ctx context.Context, d *deed, st relay.State, r govern.Restar
 	}
 	var lane int
 	var lanes []int
-	if err := each(ctx, d.tx, []any{&lane}, func() { lanes = append(lanes, lane) }, leaseLanes); err != nil {
+	if err := each(ctx, d.tx, []any{&lane}, func() { lanes = append(lanes, lane) }, everyLane); err != nil {
 		return err
 	}
 	for _, lane := range lanes {
@@ -201,5 +209,6 @@ func writePosition(ctx context.Context, d *deed, st relay.State, r govern.Restar
 			return err
 		}
 	}
-	return nil
+	_, err = d.tx.Exec(ctx, lowerBarrier, at.Cursor)
+	return err
 }
