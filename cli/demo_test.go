@@ -66,7 +66,7 @@ func output(t *testing.T, args ...string) (code int, out, errs string) {
 }
 
 func TestADemoUnderAllFaultsProvesThatNothingWasLostDoubledOrReordered(t *testing.T) {
-	seeds := 3
+	seeds := 1
 	if os.Getenv("SETTLE_TEST_ALL") != "" {
 		seeds = 20
 	}
