@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -77,6 +78,9 @@ func dropsOf(said string) (statements []string) {
 }
 
 func TestADemoOnMySQLUnderAllFaultsProvesTheSameAndNamesWhatItLeaves(t *testing.T) {
+	if os.Getenv("SETTLE_TEST_ALL") == "" {
+		t.Skip("a demo on MariaDB takes minutes beside other tests: set SETTLE_TEST_ALL=1")
+	}
 	at, password := mysqlServer(t)
 	t.Setenv("SETTLE_TEST_SHOP_DB", at)
 	dir := filepath.Join(t.TempDir(), "shop")

@@ -93,6 +93,11 @@ func consumeAll(t *testing.T, s *postgres.Store, handle func(ctx context.Context
 		t.Error(err)
 	}
 	r.stats = c.Stats()
+	// A connection that the server has ended while it was idle says so at its
+	// next use.
+	for range 16 {
+		_ = s.Reader().PingContext(t.Context())
+	}
 	wantOnceInOrder(t, s, keys*each)
 	return r
 }
