@@ -13,6 +13,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/cli"
+	"github.com/settlemq/settle/dial"
 )
 
 // mysqlDatabase returns the URL of a database that does not exist yet and is
@@ -58,6 +59,30 @@ func execMySQL(t *testing.T, at, query string) {
 func TestAMySQLDatabaseIsMigratedThereAndBack(t *testing.T) {
 	at := mysqlDatabase(t)
 	migrateThereAndBack(t, at, func(query string) { execMySQL(t, at, query) })
+}
+
+func TestTheWayDownOfMySQLIsRefusedWhileARelayLeads(t *testing.T) {
+	at := mysqlDatabase(t)
+	must(t, cli.ExitOK, "migrate", "--db", at)
+	db, err := dial.Store(t.Context(), at, dial.StoreConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	lease, err := db.Log.Lead(t.Context(), "a relay", 0, time.Hour)
+	if err != nil || !lease.Held {
+		t.Fatal(lease, err)
+	}
+	if out := must(t, cli.ExitFinding, "migrate", "down", "--to", "0", "--db", at); !strings.Contains(out, "a relay leads this outbox: a relay, until") {
+		t.Errorf("down says\n%s", out)
+	}
+	if out := must(t, cli.ExitOK, "migrate", "status", "--db", at); strings.Contains(out, "missing") {
+		t.Errorf("a refused way down has taken something back:\n%s", out)
+	}
+	if err := db.Log.Resign(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	must(t, cli.ExitOK, "migrate", "down", "--to", "0", "--db", at)
 }
 
 func TestADatabaseOfMySQLIsExaminedAndItsTrailTold(t *testing.T) {

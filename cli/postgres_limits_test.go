@@ -19,6 +19,16 @@ import (
 	"github.com/settlemq/settle/server"
 )
 
+// unproved ends a test that this machine can't run: loudly, and as a failure in
+// CI.
+func unproved(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatal(why)
+	}
+	t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: " + why)
+}
+
 // onlyLong skips a test of the long run.
 func onlyLong(t *testing.T) {
 	t.Helper()
@@ -142,7 +152,7 @@ SELECT 'large-' || i, 'x', 'k-' || i %% 7, convert_to('{"n":' || i || ',"pad":"'
 	l.settled().want(t, false, inFlight)
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", l.serves[0].cmd.Process.Pid))
 	if err != nil {
-		t.Skip("the kernel does not tell how much memory a process has had")
+		unproved(t, "the kernel does not tell how much memory a process has had")
 	}
 	_, most, _ := strings.Cut(string(status), "VmHWM:")
 	kB, err := strconv.Atoi(strings.Fields(most)[0])
@@ -160,7 +170,7 @@ SELECT 'large-' || i, 'x', 'k-' || i %% 7, convert_to('{"n":' || i || ',"pad":"'
 func TestAFullTablespaceStopsProducersAndNothingElse(t *testing.T) {
 	onlyLong(t)
 	if os.Getuid() != 0 {
-		t.Skip("only root can mount a small file system")
+		unproved(t, "only root can mount a small file system")
 	}
 	own := pgserver.Own(t)
 	l := relayOf(t, own.URL("tight"), 1)
@@ -169,7 +179,7 @@ func TestAFullTablespaceStopsProducersAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", small).CombinedOutput(); err != nil {
-		t.Skipf("a small file system can't be mounted here: %s", out)
+		unproved(t, "a small file system can't be mounted here: "+string(out))
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(small, syscall.MNT_DETACH) })
 	info, err := os.Stat(own.DataDir())

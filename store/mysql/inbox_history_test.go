@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -73,7 +74,10 @@ func TestConsumingAndForgettingLeavesNoLongHistory(t *testing.T) {
 		<-tick.C
 	}
 	if n := one(t, s, othersWatch); n > 0 {
-		t.Skipf("%d transactions of others keep the history list from getting shorter", n)
+		if os.Getenv("CI") != "" {
+			t.Fatalf("%d transactions of others keep the history list from getting shorter", n)
+		}
+		t.Skipf("SKIPPED, NOTHING OF THIS IS PROVED: %d transactions of others keep the history list from getting shorter", n)
 	}
 	t.Errorf("the history list is still %d long", one(t, s, historyLength))
 }

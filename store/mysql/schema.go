@@ -82,6 +82,9 @@ const countUndelivered = `SELECT (SELECT count(*) FROM v_outbox_event WHERE stat
 // schema is committed by itself. What is stored while it looks is seen by the
 // next look only.
 func guardUndelivered(ctx context.Context, tx *sql.Tx) error {
+	if err := nobodyLeads(ctx, tx); err != nil {
+		return err
+	}
 	var unsent, waiting int64
 	if err := tx.QueryRowContext(ctx, countUndelivered).Scan(&unsent, &waiting); err != nil {
 		return fmt.Errorf("count what is not delivered: %w", explain(err))
