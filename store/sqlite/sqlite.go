@@ -115,7 +115,7 @@ func open(ctx context.Context, path string, cfg Config) (*Store, error) {
 }
 
 func (s *Store) setUp(ctx context.Context, cfg Config) error {
-	if err := s.migrate(ctx, cfg); err != nil {
+	if err := s.prepare(ctx, cfg); err != nil {
 		return err
 	}
 	var err error
@@ -123,7 +123,19 @@ func (s *Store) setUp(ctx context.Context, cfg Config) error {
 		return err
 	}
 	// One more than asked for: Log.Wait keeps one.
-	if s.reader, err = s.pool(nil, cfg.readers()+1, dsn(s.path, cfg, "_query_only=1")); err != nil {
+	s.reader, err = s.pool(nil, cfg.readers()+1, dsn(s.path, cfg, "_query_only=1"))
+	return err
+}
+
+// prepare brings both files into being. It holds the writers' lock for all of
+// it: two that turn a new file to WAL at once are not made to wait by SQLite,
+// one of them is refused.
+func (s *Store) prepare(ctx context.Context, cfg Config) error {
+	if err := s.queue.acquire(ctx); err != nil {
+		return err
+	}
+	defer s.queue.release()
+	if err := s.migrate(ctx, cfg); err != nil {
 		return err
 	}
 	return s.openLeases(ctx, cfg)
@@ -167,13 +179,8 @@ func (c Config) recognise(ctx context.Context, path string) error {
 	return migrate.Check(ctx, db, migrate.SQLite, files)
 }
 
-// migrate holds the writers' lock for all of it, so it uses a connection that
-// does not queue.
+// migrate uses a connection that does not queue: the writers' lock is held.
 func (s *Store) migrate(ctx context.Context, cfg Config) error {
-	if err := s.queue.acquire(ctx); err != nil {
-		return err
-	}
-	defer s.queue.release()
 	db, err := s.pool(nil, 1, dsn(s.path, cfg, "_txlock=immediate", "_journal_mode=WAL", "_synchronous=FULL"))
 	if err != nil {
 		return err

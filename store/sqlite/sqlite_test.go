@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -169,21 +170,23 @@ func inTx(ctx context.Context, s *Store, do func(*sql.Tx) error) error {
 }
 
 func TestManyThatOpenANewFileAtOnceMigrateItOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a.db")
 	const n = 6
-	done := make(chan error, n)
-	for range n {
-		go func() {
-			s, err := Open(t.Context(), path, Config{})
-			if err == nil {
-				err = s.Close()
+	for round := range 10 {
+		path := filepath.Join(t.TempDir(), fmt.Sprintf("%d.db", round))
+		done := make(chan error, n)
+		for range n {
+			go func() {
+				s, err := Open(t.Context(), path, Config{})
+				if err == nil {
+					err = s.Close()
+				}
+				done <- err
+			}()
+		}
+		for range n {
+			if err := <-done; err != nil {
+				t.Error(err)
 			}
-			done <- err
-		}()
-	}
-	for range n {
-		if err := <-done; err != nil {
-			t.Error(err)
 		}
 	}
 }
