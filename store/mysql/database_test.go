@@ -60,8 +60,11 @@ func serverForTest(t testing.TB) string {
 }
 
 // OpenForTest opens the database at a URL and closes it when the test ends.
+// Statements may take long there unless cfg says otherwise: tests store more
+// rows at once than a relay does, on machines that are busy.
 func OpenForTest(t testing.TB, at string, cfg Config) *Store {
 	t.Helper()
+	setDefault(&cfg.StatementTimeout, time.Minute)
 	s, err := Open(context.Background(), at, cfg)
 	if err != nil {
 		t.Fatal(err)
