@@ -107,9 +107,14 @@ func (l *Log) Poll(ctx context.Context, q relay.PollQuery) (relay.Page, error) {
 	}
 	p := relay.Page{Complete: true}
 	// One row more than there is room for tells whether the page is cut.
-	room := budget{rows: q.MaxRows, bytes: q.MaxBytes}
-	query, args := pollWhole, []any{q.After, upTo, room.limit(), l.holding().lease.Lane}
 	last, small := l.lastPage()
+	room := budget{rows: q.MaxRows, bytes: q.MaxBytes}
+	if !small && last > 0 {
+		// To weigh a row of an adopted table is to make its payload: no more of
+		// that than about twice what the last page had room for.
+		room.rows = min(room.rows, 2*last+1)
+	}
+	query, args := pollWhole, []any{q.After, upTo, room.limit(), l.holding().lease.Lane}
 	if holes := outboxlog.Below(q.Holes, q.After); len(holes) > 0 || !small {
 		single, first, last := splitHoles(holes)
 		query, args = poll, append(args, single, first, last)
