@@ -1,14 +1,11 @@
 package mysql
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"time"
 
 	driver "github.com/go-sql-driver/mysql"
@@ -42,6 +39,9 @@ func (s *Store) open(ctx context.Context, url string) error {
 		return err
 	}
 	if err := s.migrate(ctx, first); err != nil {
+		return err
+	}
+	if s.adopted, err = s.server.loadAdoption(ctx, first); err != nil {
 		return err
 	}
 	for _, p := range []struct {
@@ -92,7 +92,7 @@ func (s *Store) migrate(ctx context.Context, db *sql.DB) (err error) {
 			return ErrForeign
 		}
 	}
-	files, err := s.server.migrations()
+	files, err := s.server.layoutOf(ctx, db)
 	if err != nil {
 		return err
 	}
@@ -134,38 +134,3 @@ func lockMigrations(ctx context.Context, db *sql.DB) (unlock func() error, err e
 	}
 	return unlock, nil
 }
-
-// exactly stands in the migrations for the collation that compares byte by
-// byte; servers have it under different names.
-const exactly = "settle_exact"
-
-// migrations are the files as this server takes them.
-func (s server) migrations() (fs.FS, error) {
-	files, err := fs.Sub(migrations, "migrations")
-	return spelled{files, s.exact}, err
-}
-
-// spelled are files in which exactly is replaced.
-type spelled struct {
-	fs.FS
-	exact string
-}
-
-func (s spelled) Open(name string) (fs.File, error) {
-	f, err := s.FS.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	if info, err := f.Stat(); err != nil || info.IsDir() {
-		return f, err
-	}
-	b, err := io.ReadAll(f)
-	return &spelledFile{f, bytes.NewReader(bytes.ReplaceAll(b, []byte(exactly), []byte(s.exact)))}, err
-}
-
-type spelledFile struct {
-	fs.File
-	text *bytes.Reader
-}
-
-func (f *spelledFile) Read(b []byte) (int, error) { return f.text.Read(b) }

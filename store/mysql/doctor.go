@@ -189,7 +189,7 @@ func (x *examination) begin(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	files, err := x.server.migrations()
+	files, err := x.server.layoutOf(ctx, x.db)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 // What the migrations are read as is what the server makes of them.
 func TestTheMigrationsAreReadAsTheServerReadsThem(t *testing.T) {
 	s := OpenForTest(t, DatabaseForTest(t), Config{})
-	files, err := s.server.migrations()
+	files, err := s.server.layout(false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func (g *Governance) outgoing(ctx context.Context, tx *sql.Tx, eventID string) (
 	err = tx.QueryRowContext(ctx, readOutgoing, clean(eventID)).Scan(&id, &o.Status, &o.Asked, &o.Parked, &due, &o.Letter)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		err = lowest(ctx, tx, &o.Lowest, &oldest)
+		err = g.lowest(ctx, tx, &o.Lowest, &oldest)
 	case err == nil:
 		err = tx.QueryRowContext(ctx, countResends, clean(eventID)).Scan(&o.Resends)
 	}
@@ -89,10 +89,10 @@ func (g *Governance) outgoing(ctx context.Context, tx *sql.Tx, eventID string) (
 
 // lowest reads the lowest row; an empty table tells by its counter that it had
 // rows.
-func lowest(ctx context.Context, tx *sql.Tx, id *int64, appended *timeColumn) error {
+func (g *Governance) lowest(ctx context.Context, tx *sql.Tx, id *int64, appended *timeColumn) error {
 	err := tx.QueryRowContext(ctx, oldestRow).Scan(id, appended)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = tx.QueryRowContext(ctx, givenUpTo).Scan(id)
+		err = tx.QueryRowContext(ctx, g.s.reading(givenUpTo)).Scan(id)
 		*id++
 	}
 	return err

@@ -37,6 +37,11 @@ const (
 
 	fenceLeases = `UPDATE t_outbox_lease SET owner = ?, epoch = ?, clean = true, deaths = 0, taken_at = ?`
 
+	// What is marked as sent in an adopted table, and not seen by the log from its
+	// new position on, is no other relay's work. From there on all is read as a
+	// log, also where ids begin again below those of the adoption.
+	forgetForeign = `UPDATE settle_adoption SET foreign_id = ?, foreign_rows = 0, foreign_seen_at = NULL, high_id = least(high_id, ?)`
+
 	highestOfAll = `SELECT greatest(coalesce((SELECT max(epoch) FROM t_outbox_lease), 0), coalesce((SELECT max(epoch) FROM t_outbox_checkpoint), 0),
  coalesce((SELECT max(epoch) FROM settle_renewal WHERE scope = ?), 0))`
 )
@@ -46,9 +51,7 @@ func (g *Governance) restart(ctx context.Context, d *deed, from int64) (govern.R
 	if _, err := d.do(ctx, makeLease, 0); err != nil {
 		return r, err
 	}
-	var lane int
-	var lanes []int
-	if err := each(ctx, d.tx, []any{&lane}, func() { lanes = append(lanes, lane) }, lockLeases); err != nil {
+	if err := each(ctx, d.tx, []any{new(int)}, func() {}, lockLeases); err != nil {
 		return r, err
 	}
 	// The version too, so that nothing is deleted meanwhile.
@@ -62,7 +65,7 @@ func (g *Governance) restart(ctx context.Context, d *deed, from int64) (govern.R
 	for _, l := range lead {
 		return r, fmt.Errorf("%w: %s, until %s; end it, or wait until then", govern.ErrLeads, l.Owner, l.Expires.UTC().Format("15:04:05"))
 	}
-	st, err := readPosition(ctx, d.tx, 0)
+	st, err := g.s.firstPosition(ctx, d.tx)
 	if err != nil {
 		return r, err
 	}
@@ -73,7 +76,7 @@ func (g *Governance) restart(ctx context.Context, d *deed, from int64) (govern.R
 		return r, fmt.Errorf("%w: it is %d, the table has given ids up to %d", govern.ErrNotGiven, from, st.MaxID)
 	}
 	r.From = from
-	if err := d.tx.QueryRowContext(ctx, countAround, from-1, from-1, "", "").Scan(&r.Passed, &r.Sent); err != nil {
+	if err := d.tx.QueryRowContext(ctx, g.s.reading(countAround), from-1, from-1, "", "").Scan(&r.Passed, &r.Sent); err != nil {
 		return r, err
 	}
 	if err := moveBeside(ctx, d, &r); err != nil {
@@ -86,8 +89,13 @@ func (g *Governance) restart(ctx context.Context, d *deed, from int64) (govern.R
 	if _, err := d.do(ctx, fenceLeases, "restart by "+d.By, r.Epoch, d.now); err != nil {
 		return r, err
 	}
-	if err := writePosition(ctx, d, st, r, lanes); err != nil {
+	if err := g.writePosition(ctx, d, st, r); err != nil {
 		return r, err
+	}
+	if g.s.adopted != nil {
+		if _, err := d.do(ctx, forgetForeign, st.MaxID, from-1); err != nil {
+			return r, err
+		}
 	}
 	return r, d.audit(ctx, govern.ActionRestart, "from id "+strconv.FormatInt(from, 10))
 }
@@ -161,7 +169,7 @@ const (
 	// should it commit, its row is late.
 	addMissing = `INSERT INTO t_outbox_gap (first_id, last_id, recorded_at) SELECT first_id, last_id, ? FROM
  (SELECT coalesce(lag(id) OVER (ORDER BY id), 0) + 1 AS first_id, id - 1 AS last_id FROM
-  (SELECT id FROM t_outbox_event WHERE id > 0 AND id < ? UNION ALL SELECT ?) ids) runs WHERE first_id <= last_id`
+  (SELECT e.id FROM ` + logRows + ` WHERE e.id > 0 AND e.id < ? UNION ALL SELECT ?) ids) runs WHERE first_id <= last_id`
 
 	// Where the broker had what those of another life speak of is no longer true
 	// of the ids: they are, or will be, other events'.
@@ -172,16 +180,22 @@ const (
  JOIN t_outbox_event e ON e.id = r.id WHERE CAST(e.event_id AS BINARY) <> CAST(r.event_id AS BINARY)`
 
 	addPosition = `INSERT INTO t_outbox_checkpoint (lane, epoch, number, readers, created_at) VALUES (?,?,?,?,?)`
+
+	// Also the lanes that have ended: those of the next generation begin where
+	// they are.
+	everyLane = `SELECT lane FROM t_outbox_lease UNION SELECT lane FROM v_outbox_lane ORDER BY lane`
+
+	lowerBarrier = `UPDATE t_outbox_division SET barrier = least(barrier, ?) WHERE begun_at IS NULL`
 )
 
 // writePosition leaves what a leader would have left that has come up to there.
-func writePosition(ctx context.Context, d *deed, st relay.State, r govern.Restart, lanes []int) error {
+func (g *Governance) writePosition(ctx context.Context, d *deed, st relay.State, r govern.Restart) error {
 	for _, s := range []struct {
 		query string
 		args  []any
 	}{
 		{dropAllGaps, nil},
-		{addMissing, []any{d.now, r.From, r.From}},
+		{g.s.reading(addMissing), []any{d.now, r.From, r.From}},
 		{dropAbove, []any{st.MaxID}},
 		{dropOtherLife, nil},
 	} {
@@ -198,10 +212,16 @@ func writePosition(ctx context.Context, d *deed, st relay.State, r govern.Restar
 	if err != nil {
 		return err
 	}
+	var lane int
+	var lanes []int
+	if err := each(ctx, d.tx, []any{&lane}, func() { lanes = append(lanes, lane) }, everyLane); err != nil {
+		return err
+	}
 	for _, lane := range lanes {
 		if _, err := d.do(ctx, addPosition, lane, r.Epoch, st.Checkpoint.Number+1, readers, d.now); err != nil {
 			return err
 		}
 	}
-	return nil
+	_, err = d.do(ctx, lowerBarrier, at.Cursor)
+	return err
 }

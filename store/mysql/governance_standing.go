@@ -6,15 +6,19 @@ import (
 	"fmt"
 
 	"github.com/settlemq/settle/govern"
+	"github.com/settlemq/settle/relay"
 	"github.com/settlemq/settle/store/outboxlog"
 )
 
 const (
-	newestEpoch = `SELECT coalesce(max(epoch), 0) FROM t_outbox_checkpoint WHERE lane = 0`
+	newestEpoch = `SELECT coalesce(max(epoch), 0) FROM t_outbox_checkpoint WHERE lane IN (SELECT lane FROM v_outbox_lane)`
 
-	countRows = `SELECT count(*), coalesce(min(id), 0), coalesce(max(id), 0) FROM t_outbox_event`
+	// Where the table is divided its lanes are about level: one tells of all.
+	firstLane = `SELECT coalesce(min(lane), 0) FROM v_outbox_lane`
 
-	countAround = `SELECT coalesce(sum(id <= ?), 0), coalesce(sum(id > ?), 0) FROM t_outbox_event WHERE ? = '' OR topic = ?`
+	countRows = `SELECT count(*), coalesce(min(id), 0), coalesce(max(id), 0) FROM ` + logRows
+
+	countAround = `SELECT coalesce(sum(id <= ?), 0), coalesce(sum(id > ?), 0) FROM ` + logRows + ` WHERE ? = '' OR topic = ?`
 
 	countBeside = `SELECT (SELECT count(*) FROM t_outbox_parked), (SELECT count(*) FROM t_outbox_delayed), (SELECT count(*) FROM t_outbox_extra)`
 
@@ -25,22 +29,22 @@ const (
 func (g *Governance) Standing(ctx context.Context) (govern.Standing, error) {
 	var s govern.Standing
 	err := snapshot(ctx, g.s.reader, func(tx *sql.Tx) error {
-		st, err := readPosition(ctx, tx, 0)
+		st, err := g.s.firstPosition(ctx, tx)
 		if err != nil {
 			return err
 		}
-		s = govern.Standing{Number: st.Checkpoint.Number, Given: st.MaxID, Readers: []govern.ReaderAt{}}
+		s = govern.Standing{Number: st.Checkpoint.Number, Given: st.MaxID, Readers: []govern.ReaderAt{}, Uncounted: g.s.adopted.uncounted()}
 		if other := st.CheckGeneration(); other != nil {
 			s.OtherLife = other.Error()
 		}
 		for _, r := range st.Checkpoint.Readers {
 			at := govern.ReaderAt{Destination: r.Destination, Cursor: r.Cursor, CursorEvent: r.CursorEvent, Now: st.CursorEvents[r.Cursor]}
-			if err := tx.QueryRowContext(ctx, countAround, r.Cursor, r.Cursor, r.Destination, r.Destination).Scan(&at.Below, &at.Above); err != nil {
+			if err := tx.QueryRowContext(ctx, g.s.reading(countAround), r.Cursor, r.Cursor, r.Destination, r.Destination).Scan(&at.Below, &at.Above); err != nil {
 				return err
 			}
 			s.Readers = append(s.Readers, at)
 		}
-		if err := tx.QueryRowContext(ctx, countRows).Scan(&s.Rows, &s.Lowest, &s.Highest); err != nil {
+		if err := tx.QueryRowContext(ctx, g.s.reading(countRows)).Scan(&s.Rows, &s.Lowest, &s.Highest); err != nil {
 			return err
 		}
 		if err := tx.QueryRowContext(ctx, countBeside).Scan(&s.Parked, &s.Delayed, &s.Listed); err != nil {
@@ -59,6 +63,23 @@ func (g *Governance) Standing(ctx context.Context) (govern.Standing, error) {
 		return govern.Standing{}, fmt.Errorf("read where the relay stands: %w", explain(err))
 	}
 	return s, nil
+}
+
+// uncounted says which rows a restart neither counts nor sends.
+func (a *adoption) uncounted() string {
+	if a == nil {
+		return ""
+	}
+	return a.Uncounted(a.plainName())
+}
+
+// firstPosition is that of the first lane that reads now.
+func (s *Store) firstPosition(ctx context.Context, tx *sql.Tx) (relay.State, error) {
+	var lane int
+	if err := tx.QueryRowContext(ctx, firstLane).Scan(&lane); err != nil {
+		return relay.State{}, err
+	}
+	return s.readPosition(ctx, tx, lane)
 }
 
 // leaders are those whose leases run.

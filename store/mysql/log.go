@@ -77,17 +77,17 @@ UNION ALL
 	pollHead = pollFirst + `(SELECT NULL, NULL, NULL, NULL, NULL, ` + rowColumns + ` FROM `
 
 	// Where there is no hole the rest need not be merged with any.
-	pollWhole = pollHead + `t_outbox_event e FORCE INDEX (PRIMARY) WHERE e.id > ? AND e.id <= ? ORDER BY e.id LIMIT ?)`
+	pollWhole = pollHead + logRows + ` WHERE e.id > ? AND e.id <= ? ORDER BY e.id LIMIT ?)`
 
 	// Ids are put in order before their rows are read: to sort rows would mean to
 	// write them to a table on the disk. Each list of ids comes by index and no
 	// longer than needed.
 	pollMerged = pollHead + `(%s
- (SELECT e.id FROM t_outbox_event e FORCE INDEX (PRIMARY) WHERE e.id > ? AND e.id <= ? ORDER BY e.id LIMIT ?)
- ORDER BY id LIMIT ?) f STRAIGHT_JOIN t_outbox_event e ON e.id = f.id ORDER BY f.id LIMIT ?)`
+ (SELECT e.id FROM ` + logRows + ` WHERE e.id > ? AND e.id <= ? ORDER BY e.id LIMIT ?)
+ ORDER BY id LIMIT ?) f STRAIGHT_JOIN ` + logRows + ` ON e.id = f.id ORDER BY f.id LIMIT ?)`
 
-	findSingle = `SELECT e.id FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) h STRAIGHT_JOIN t_outbox_event e ON e.id = h.id ORDER BY h.id LIMIT ?`
-	findRanges = `SELECT e.id FROM t_outbox_event e FORCE INDEX (PRIMARY) WHERE %s ORDER BY e.id LIMIT ?`
+	findSingle = `SELECT e.id FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) h STRAIGHT_JOIN ` + logRows + ` ON e.id = h.id ORDER BY h.id LIMIT ?`
+	findRanges = `SELECT e.id FROM ` + logRows + ` WHERE %s ORDER BY e.id LIMIT ?`
 )
 
 // Poll implements relay.Store.
@@ -173,12 +173,12 @@ func between(runs []outboxlog.Run) string {
 }
 
 func (l *Log) pollPage(ctx context.Context, p *relay.Page, room *outboxlog.Budget, query string, args []any) error {
-	rows, err := l.s.own.QueryContext(ctx, query, args...)
+	rows, err := l.s.own.QueryContext(ctx, l.s.reading(query), args...)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = rows.Close() }()
-	var v pageRow
+	v := pageRow{row: eventRow{of: l.s.adopted.decided()}}
 	into := append([]any{&v.epoch, &v.number, &v.controls, &v.notDurable, &v.run}, v.row.into()...)
 	last := int64(0)
 	for rows.Next() {

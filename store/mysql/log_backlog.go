@@ -19,7 +19,7 @@ var _ relay.Gauge = (*Log)(nil)
 // another's. %s is the cursor of a row.
 const (
 	backlogAbove = `SELECT count(*), coalesce(sum(w.waits), 0), min(CASE WHEN w.waits THEN w.appended_at END) FROM
-(SELECT e.id > %s AS waits, e.appended_at FROM t_outbox_event e FORCE INDEX (PRIMARY) WHERE e.id > ? ORDER BY e.id LIMIT ?) w`
+(SELECT e.id > %s AS waits, e.appended_at FROM ` + logRows + ` WHERE e.id > ? ORDER BY e.id LIMIT ?) w`
 	backlogLate = `SELECT count(*), count(*), min(w.appended_at)
 FROM (SELECT e.appended_at FROM t_outbox_extra x STRAIGHT_JOIN t_outbox_event e ON e.id = x.id LIMIT ?) w`
 	backlogDue = `SELECT count(*), count(*), min(w.due_at)
@@ -35,12 +35,12 @@ FROM (SELECT e.appended_at FROM t_outbox_parked p STRAIGHT_JOIN t_outbox_event e
 func (l *Log) Backlog(ctx context.Context, limit int) (relay.Backlog, error) {
 	var b relay.Backlog
 	err := snapshot(ctx, l.s.reader, func(tx *sql.Tx) error {
-		st, err := readPosition(ctx, tx, l.holding().lease.Lane)
+		st, err := l.s.readPosition(ctx, tx, l.holding().lease.Lane)
 		if err != nil {
 			return err
 		}
 		cursor, lowest, args := cursorOf(st.Checkpoint.Readers)
-		c := counting{ctx: ctx, tx: tx, limit: limit, backlog: &b}
+		c := counting{ctx: ctx, tx: tx, s: l.s, limit: limit, backlog: &b}
 		c.count(&b.Pending, fmt.Sprintf(backlogAbove, cursor), append(args, lowest, limit)...)
 		c.open(st.Checkpoint.Readers)
 		c.count(&b.Pending, backlogLate, limit)
@@ -80,6 +80,7 @@ func cursorOf(readers []relay.Reader) (expression string, lowest int64, args []a
 type counting struct {
 	ctx     context.Context
 	tx      *sql.Tx
+	s       *Store
 	limit   int
 	backlog *relay.Backlog
 	err     error
@@ -91,7 +92,7 @@ func (c *counting) count(into *int, query string, args ...any) {
 	}
 	var looked, found int
 	var oldest timeColumn
-	if c.err = c.tx.QueryRowContext(c.ctx, query, args...).Scan(&looked, &found, &oldest); c.err != nil {
+	if c.err = c.tx.QueryRowContext(c.ctx, c.s.reading(query), args...).Scan(&looked, &found, &oldest); c.err != nil {
 		return
 	}
 	b := c.backlog
@@ -110,7 +111,7 @@ func (c *counting) open(readers []relay.Reader) {
 			all.Add(run[0], run[1])
 		}
 	}
-	ids, err := among(c.ctx, c.tx, all.Runs(), c.limit)
+	ids, err := c.s.among(c.ctx, c.tx, all.Runs(), c.limit)
 	if c.err == nil {
 		c.err = err
 	}

@@ -184,8 +184,8 @@ func (l *Log) writing(ctx context.Context) (sessions []int64, known bool, err er
 // index, so that no other record is touched, and by itself, so that no lock is
 // left. It waits for nobody.
 const (
-	probeSingle = `SELECT count(*) FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) h STRAIGHT_JOIN t_outbox_event e ON e.id = h.id FOR UPDATE NOWAIT`
-	probeRanges = `SELECT count(*) FROM t_outbox_event e FORCE INDEX (PRIMARY) WHERE %s FOR UPDATE NOWAIT`
+	probeSingle = `SELECT count(*) FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) h STRAIGHT_JOIN ` + logRows + ` ON e.id = h.id FOR UPDATE NOWAIT`
+	probeRanges = `SELECT count(*) FROM ` + logRows + ` WHERE %s FOR UPDATE NOWAIT`
 )
 
 // locked reports whether a transaction holds the record of one of the ids.
@@ -200,7 +200,7 @@ func (l *Log) locked(ctx context.Context, ids []outboxlog.Run) (bool, error) {
 	}
 	for _, p := range probes {
 		var found int
-		err := l.s.own.QueryRowContext(ctx, p.query, p.args...).Scan(&found)
+		err := l.s.own.QueryRowContext(ctx, l.s.reading(p.query), p.args...).Scan(&found)
 		if hasCode(err, codeLockWait) || hasCode(err, codeNoWait) {
 			return true, nil
 		}

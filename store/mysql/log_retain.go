@@ -81,7 +81,7 @@ func (l *Log) retain(ctx context.Context, tx *sql.Tx, lane int, before time.Time
 	if _, err := tx.ExecContext(ctx, keepRows); err != nil {
 		return 0, err
 	}
-	st, err := readPosition(ctx, tx, lane)
+	st, err := l.s.readPosition(ctx, tx, lane)
 	if err != nil {
 		return 0, err
 	}

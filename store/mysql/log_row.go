@@ -6,11 +6,13 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/adopt"
 	"github.com/settlemq/settle/store/outboxlog"
 )
 
-// What eventRow reads: of t_outbox_event as e, and in a row that has no event.
+// What eventRow reads: of t_outbox_event or logRows as e, and in a row that has no event.
 const (
 	rowColumns = `e.id, e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.aggregate_seq, e.biz_key, e.trace_id, e.causation_id,
  e.supersedes, e.topic, e.version, e.content_type, e.occurred_at, e.appended_at, e.not_before, e.headers, e.payload`
@@ -28,6 +30,8 @@ type pageRow struct {
 
 // eventRow is a row of t_outbox_event, or what a left join has in its place.
 type eventRow struct {
+	// of is the adoption of the table that it stands in; nil for our own.
+	of     *adopt.Outbox
 	memory outboxlog.Memory
 
 	id, seq, version                   intColumn
@@ -64,7 +68,10 @@ func (r *eventRow) row() (relay.Row, int) {
 		e.OccurredAt = e.AppendedAt
 	}
 	row := relay.Row{ID: r.id.int64, Event: e}
-	if len(r.headers.bytes) > 0 {
+	if r.of != nil {
+		r.of.Complete(e, &row, r.headers.bytes)
+		shorten(e, &row)
+	} else if len(r.headers.bytes) > 0 {
 		if err := json.Unmarshal(r.headers.bytes, &e.Headers); err != nil {
 			row.Defect = "headers are not a JSON object of strings: " + err.Error()
 		}
@@ -80,6 +87,19 @@ func (r *eventRow) row() (relay.Row, int) {
 		}
 	}
 	return row, len(r.headers.bytes) + len(r.payload.bytes)
+}
+
+// shorten makes what is too long for our own columns fit, so that the row can be
+// parked. It can't be sent: a publisher would refuse it.
+func shorten(e *settle.Event, row *relay.Row) {
+	for _, field := range []*string{&e.ID, &e.Type, &e.AggregateType, &e.AggregateID} {
+		if short := fit(*field); short != *field {
+			if err := e.Validate(); err != nil && row.Defect == "" {
+				row.Defect = err.Error()
+			}
+			*field = short
+		}
+	}
 }
 
 // intColumn is a nullable column of whole numbers, 0 where it is NULL.

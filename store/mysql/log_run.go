@@ -35,8 +35,8 @@ const lookEvery = 100 * time.Millisecond
 
 // The counter tells of ids whose rows are gone, the table of ids that a program
 // has chosen itself.
-const givenUpTo = `SELECT greatest(coalesce((SELECT auto_increment - 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 't_outbox_event'), 0),
- coalesce((SELECT max(id) FROM t_outbox_event), 0))`
+const givenUpTo = `SELECT greatest(coalesce((SELECT auto_increment - 1 FROM information_schema.tables WHERE ` + logTable + `), 0),
+ coalesce((SELECT max(id) FROM ` + logIDs + `), 0))`
 
 // sameTable refuses a position above all ids that the table has given: it was
 // emptied or made anew under the relay, and what gets the lower ids would never
@@ -52,7 +52,7 @@ func (l *Log) sameTable(ctx context.Context, cursor int64) error {
 		return nil
 	}
 	var last int64
-	if err := l.s.own.QueryRowContext(ctx, givenUpTo).Scan(&last); err != nil {
+	if err := l.s.own.QueryRowContext(ctx, l.s.reading(givenUpTo)).Scan(&last); err != nil {
 		return fmt.Errorf("look which ids the outbox has given: %w", err)
 	}
 	if last < cursor {

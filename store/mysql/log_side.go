@@ -72,18 +72,18 @@ func notHeld(column string, held []string) (condition string, names []any) {
 
 func (l *Log) readSide(ctx context.Context, q relay.SideQuery, p *relay.SidePage, query string, args ...any) error {
 	room := l.room(q.MaxRows, q.MaxBytes)
-	err := readSideRows(ctx, l.s.own, p, &room, query, append(args, room.Limit()))
+	err := l.readSideRows(ctx, l.s.own, p, &room, query, append(args, room.Limit()))
 	l.took(&room, q.MaxRows, p.More, err)
 	return err
 }
 
-func readSideRows(ctx context.Context, db querier, p *relay.SidePage, room interface{ Takes(size int) bool }, query string, args []any) error {
+func (l *Log) readSideRows(ctx context.Context, db querier, p *relay.SidePage, room interface{ Takes(size int) bool }, query string, args []any) error {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = rows.Close() }()
-	var v sideRow
+	v := sideRow{event: eventRow{of: l.s.adopted.decided()}}
 	into := v.into()
 	for rows.Next() {
 		if err := rows.Scan(into...); err != nil {

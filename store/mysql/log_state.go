@@ -49,7 +49,7 @@ func (l *Log) Load(ctx context.Context, lease relay.Lease) (relay.State, error) 
 			return settle.ErrFenced
 		}
 		var err error
-		if st, err = readPosition(ctx, tx, lease.Lane); err != nil {
+		if st, err = l.s.readPosition(ctx, tx, lease.Lane); err != nil {
 			return err
 		}
 		var next timeColumn
@@ -87,9 +87,9 @@ func (l *Log) loadFrom(run string, replicated bool, st *relay.State) {
 }
 
 // readPosition is the newest checkpoint of a lane, beside the table as it is.
-func readPosition(ctx context.Context, tx *sql.Tx, lane int) (relay.State, error) {
+func (s *Store) readPosition(ctx context.Context, tx *sql.Tx, lane int) (relay.State, error) {
 	st := relay.State{CursorEvents: map[int64]string{}}
-	if err := tx.QueryRowContext(ctx, givenUpTo).Scan(&st.MaxID); err != nil {
+	if err := tx.QueryRowContext(ctx, s.reading(givenUpTo)).Scan(&st.MaxID); err != nil {
 		return st, err
 	}
 	var readers string
@@ -108,7 +108,7 @@ func readPosition(ctx context.Context, tx *sql.Tx, lane int) (relay.State, error
 		if err := tx.QueryRowContext(ctx, eventAt, r.Cursor).Scan(&event); err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return st, err
 		}
-		st.CursorEvents[r.Cursor] = event
+		st.CursorEvents[r.Cursor] = fit(event)
 	}
 	return st, nil
 }

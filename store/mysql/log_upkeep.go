@@ -34,7 +34,7 @@ func (l *Log) Sweep(ctx context.Context, lease relay.Lease, limit int) (int, err
 	})
 	if err == nil {
 		err = snapshot(ctx, l.s.own, func(tx *sql.Tx) error {
-			st, err := readPosition(ctx, tx, lease.Lane)
+			st, err := l.s.readPosition(ctx, tx, lease.Lane)
 			if err != nil {
 				return err
 			}
@@ -54,7 +54,7 @@ func (l *Log) sweep(ctx context.Context, tx *sql.Tx, limit int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	late, err := among(ctx, tx, runs, limit)
+	late, err := l.s.among(ctx, tx, runs, limit)
 	if err != nil {
 		return 0, err
 	}
@@ -112,11 +112,11 @@ func gaps(ctx context.Context, q querier, query string, args ...any) ([]outboxlo
 }
 
 // among returns the lowest of the ids among runs that are there, sorted.
-func among(ctx context.Context, q querier, runs []outboxlog.Run, limit int) ([]int64, error) {
+func (s *Store) among(ctx context.Context, q querier, runs []outboxlog.Run, limit int) ([]int64, error) {
 	var found []int64
 	var id int64
 	for _, f := range findQueries(runs) {
-		if err := each(ctx, q, []any{&id}, func() { found = append(found, id) }, f.query, append(f.args, limit)...); err != nil {
+		if err := each(ctx, q, []any{&id}, func() { found = append(found, id) }, s.reading(f.query), append(f.args, limit)...); err != nil {
 			return nil, err
 		}
 	}
@@ -141,7 +141,7 @@ const (
 
 	// Each range is a constant: joined to the checkpoints, the table would be
 	// read from its beginning for each.
-	stillThere = `SELECT %d FROM DUAL WHERE EXISTS (SELECT 1 FROM t_outbox_event FORCE INDEX (PRIMARY) WHERE id BETWEEN %d AND %d)`
+	stillThere = `SELECT %d FROM DUAL WHERE EXISTS (SELECT 1 FROM ` + logIDs + ` WHERE id BETWEEN %d AND %d)`
 
 	dropCheckpoints = `DELETE FROM t_outbox_checkpoint WHERE seq IN (%s)`
 
@@ -211,7 +211,7 @@ func (l *Log) prunable(ctx context.Context, tx *sql.Tx, lane int, newest int64, 
 		for _, c := range some {
 			queries = append(queries, fmt.Sprintf(stillThere, c.seq, c.first, c.last))
 		}
-		if err := each(ctx, tx, []any{&seq}, func() { there[seq] = true }, strings.Join(queries, "\nUNION ALL ")); err != nil {
+		if err := each(ctx, tx, []any{&seq}, func() { there[seq] = true }, l.s.reading(strings.Join(queries, "\nUNION ALL "))); err != nil {
 			return nil, err
 		}
 	}

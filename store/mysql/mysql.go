@@ -24,7 +24,7 @@ import (
 	"github.com/settlemq/settle"
 )
 
-//go:embed migrations/*.sql
+//go:embed migrations/*.sql migrations/adopted/*.sql
 var migrations embed.FS
 
 // ErrForeign means that a database holds nothing of this package.
@@ -45,6 +45,9 @@ type Store struct {
 	db      *sql.DB
 	reader  *sql.DB
 	consume *sql.DB
+	// adopted is the table of another owner that stands in for an outbox of our
+	// own; nil where there is one.
+	adopted *adoption
 }
 
 // Open connects to the database at url (mysql://user:password@host:port/name)

@@ -34,6 +34,9 @@ const (
 // event nothing of this call is stored, and the transaction can go on or be
 // rolled back; after a deadlock the server has rolled it back.
 func (s *Store) Append(ctx context.Context, tx *sql.Tx, events ...*settle.Event) error {
+	if s.adopted != nil {
+		return fmt.Errorf("append %d events: the outbox of this database is %s, whose columns are its owner's: insert into it", len(events), s.adopted.plainName())
+	}
 	now := s.now()
 	for _, e := range events {
 		if err := e.Prepare(now); err != nil {

@@ -60,7 +60,10 @@ func openSchema(ctx context.Context, url string, create bool) (*migrate.Schema, 
 		source.DB, source.Close = db, db.Close
 	}
 	source.Lock = func(ctx context.Context) (func() error, error) { return lockMigrations(ctx, db) }
-	source.Files, err = is.migrations()
+	source.Files, err = is.layout(false)
+	if err == nil && db != nil {
+		source.Files, err = is.layoutOf(ctx, db)
+	}
 	return migrate.NewSchema(source), err
 }
 

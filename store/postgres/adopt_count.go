@@ -79,7 +79,7 @@ AND query ~* ('\m' || $1 || '\M') AND (query ~* '\mskip\s+locked\M' OR query ~* 
 func (a *Adopt) count(ctx context.Context, l *adoptLook) error {
 	d := l.adoption
 	due := "NULL::timestamptz"
-	if d.has("next_retry_time") {
+	if d.Has("next_retry_time") {
 		due = "(" + d.zoned("next_retry_time") + ")"
 	}
 	var late int64

@@ -125,10 +125,10 @@ type listing struct{ highest, park, list, begin string }
 
 func (a *Adopt) listing(d *adoption) listing {
 	attempts, cause := "0", "''"
-	if d.has("retry_count") {
+	if d.Has("retry_count") {
 		attempts = "coalesce(e.retry_count, 0)"
 	}
-	if d.has("last_error") {
+	if d.Has("last_error") {
 		cause = "coalesce(e.last_error, '')"
 	}
 	retry, pending := d.words(migrate.StatusRetry), d.words(migrate.StatusPending)

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/store/adopt"
 	"github.com/settlemq/settle/store/migrate"
 )
 
@@ -43,7 +44,7 @@ func (l *adoptLook) note(format string, args ...any) {
 }
 
 func (a *Adopt) look(ctx context.Context, conn *pgx.Conn) (*adoptLook, error) {
-	l := &adoptLook{conn: conn, adoption: &adoption{Columns: map[string]string{}}, plan: migrate.AdoptPlan{Schema: a.schema}}
+	l := &adoptLook{conn: conn, adoption: &adoption{Outbox: adopt.Outbox{Columns: map[string]string{}}}, plan: migrate.AdoptPlan{Schema: a.schema}}
 	if err := a.present(ctx, l); err != nil {
 		return l, err
 	}
@@ -166,7 +167,7 @@ func (a *Adopt) columns(ctx context.Context, l *adoptLook) error {
 		return err
 	}
 	for _, name := range essentials() {
-		if !l.adoption.has(name) {
+		if !l.adoption.Has(name) {
 			l.refuse("%s has no column %s", l.plan.Table, name)
 		}
 	}

@@ -73,7 +73,7 @@ func (a *Adopt) statuses(ctx context.Context, l *adoptLook) error {
 	}
 	l.adoption.Status = a.meanings(l, append(slices.Clone(words), labels...))
 	for _, word := range words {
-		s := migrate.AdoptStatus{Word: word, Kind: l.adoption.kindOf(word)}
+		s := migrate.AdoptStatus{Word: word, Kind: l.adoption.KindOf(word)}
 		if err := l.conn.QueryRow(ctx, fmt.Sprintf(countWord, table, literal(word), migrate.CountLimit)).Scan(&s.Rows); err != nil {
 			return err
 		}
@@ -138,15 +138,6 @@ func statusOf(before *adoption) map[string][]string {
 		return nil
 	}
 	return before.Status
-}
-
-func (a *adoption) kindOf(word string) string {
-	for _, kind := range statusKinds() {
-		if slices.Contains(a.Status[kind], word) {
-			return kind
-		}
-	}
-	return ""
 }
 
 const newestPayloads = `SELECT event_id::text, %s FROM %s e ORDER BY id DESC LIMIT 20`

@@ -10,25 +10,20 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/settlemq/settle/store/adopt"
 	"github.com/settlemq/settle/store/migrate"
 )
 
-// adoption is what was decided about a table of another owner, as
-// settle_adoption keeps it.
-type adoption struct {
-	// Schema and Name of the table.
-	Schema string `json:"schema"`
-	Name   string `json:"name"`
-	// Columns are the types of those that are read or written, as they were.
-	Columns map[string]string   `json:"columns"`
-	Zone    string              `json:"zone"`
-	Payload string              `json:"payload"`
-	Topic   string              `json:"topic"`
-	TopicOf map[string]string   `json:"topic_of"`
-	Status  map[string][]string `json:"status"`
-	Project bool                `json:"project"`
-	// StatusIndex is whether rows that wait can be found by their status.
-	StatusIndex bool `json:"status_index"`
+// adoption is what was decided about a table of another owner, in the SQL of
+// this database.
+type adoption struct{ adopt.Outbox }
+
+// decided is that for rows; nil of nothing.
+func (a *adoption) decided() *adopt.Outbox {
+	if a == nil {
+		return nil
+	}
+	return &a.Outbox
 }
 
 const readAdopted = `SELECT decided::text, adopted_at IS NOT NULL FROM settle_adoption`
@@ -76,13 +71,8 @@ func plain(name string) string {
 	return pgx.Identifier{name}.Sanitize()
 }
 
-// envelope reports whether payloads are whole envelopes.
-func (a *adoption) envelope() bool { return a != nil && a.Payload == migrate.PayloadEnvelope }
-
 // sweepable reports whether the status of rows says what they wait for.
 func (a *adoption) sweepable() bool { return a != nil && a.Project }
-
-func (a *adoption) has(column string) bool { return a.Columns[column] != "" }
 
 // words of some kinds of status, as a list for IN. It is never empty: that
 // would be no SQL.
@@ -111,7 +101,7 @@ func (a *adoption) word(kind string) string {
 // zoned returns the expression that reads a column of time.
 func (a *adoption) zoned(column string) string {
 	switch {
-	case !a.has(column):
+	case !a.Has(column):
 		return "NULL::timestamptz"
 	case zoneless(a.Columns[column]):
 		return "e." + column + " AT TIME ZONE " + literal(a.Zone)
@@ -134,7 +124,7 @@ func zoneless(typed string) bool {
 // texted returns the expression that reads a column of text. Where the column
 // can't be NULL its index serves what is read.
 func (a *adoption) texted(column string) string {
-	if !a.has(column) {
+	if !a.Has(column) {
 		return "''::text"
 	}
 	return "coalesce(e." + column + "::text, '')"
@@ -153,7 +143,7 @@ func (a *adoption) bytes() string {
 
 func (a *adoption) headers() string {
 	switch {
-	case !a.has("headers"):
+	case !a.Has("headers"):
 		return "NULL::jsonb"
 	case a.Columns["headers"] == "jsonb":
 		return "e.headers"
@@ -164,7 +154,7 @@ func (a *adoption) headers() string {
 // inEnvelope reads a field of an envelope in jsonb, so that it can be searched
 // for; in text it is only known where the relay has the row in hand.
 func (a *adoption) inEnvelope(field string) string {
-	if a.envelope() && a.Columns["payload"] == "jsonb" {
+	if a.Envelope() && a.Columns["payload"] == "jsonb" {
 		return "e.payload ->> " + literal(field)
 	}
 	return "NULL::text"
@@ -182,7 +172,7 @@ func (a *adoption) topic() string {
 	}
 	slices.Sort(names)
 	columns := []string{"event_type"}
-	if a.has("aggregate_type") {
+	if a.Has("aggregate_type") {
 		columns = append(columns, "aggregate_type")
 	}
 	for _, column := range columns {
@@ -195,7 +185,7 @@ func (a *adoption) topic() string {
 
 // notBefore holds for rows that wait only: of others the column tells of the past.
 func (a *adoption) notBefore() string {
-	if !a.has("next_retry_time") {
+	if !a.Has("next_retry_time") {
 		return "NULL::timestamptz"
 	}
 	return "CASE WHEN e.status IN (" + a.words(migrate.StatusPending, migrate.StatusRetry) + ") THEN " + a.zoned("next_retry_time") + " END"

@@ -93,7 +93,7 @@ func (x *examination) strangeWords(ctx context.Context, p *problems) error {
 	}
 	var word string
 	return x.each(ctx, []any{&word}, func() {
-		if x.adopted.kindOf(word) == "" {
+		if x.adopted.KindOf(word) == "" {
 			p.add(fmt.Sprintf("status %q has no meaning that was decided: its rows are not sent", word),
 				"settle migrate --adopt --yes --status KIND="+word+" says which; serve goes by it when it starts anew")
 		}

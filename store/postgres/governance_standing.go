@@ -3,15 +3,12 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/relay"
-	"github.com/settlemq/settle/store/migrate"
 )
 
 const (
@@ -77,11 +74,10 @@ func (g *Governance) Standing(ctx context.Context) (govern.Standing, error) {
 
 // uncounted says which rows a restart neither counts nor sends.
 func (a *adoption) uncounted() string {
-	if !a.sweepable() {
+	if a == nil {
 		return ""
 	}
-	text := "rows of " + a.plainName() + " that its status marks as " + strings.Join(a.Status[migrate.StatusSent], ", ")
-	return text + ", or as anything else than " + strings.Join(append(slices.Clone(a.Status[migrate.StatusPending]), a.Status[migrate.StatusRetry]...), ", ") + ": no choice sends them"
+	return a.Uncounted(a.plainName())
 }
 
 // readPosition is the newest checkpoint, beside the table as it is.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/adopt"
 	"github.com/settlemq/settle/store/outboxlog"
 )
 
@@ -127,7 +128,7 @@ func (l *Log) Poll(ctx context.Context, q relay.PollQuery) (relay.Page, error) {
 	}
 	var b pgx.Batch
 	b.Queue(pollSettings, ms(l.s.cfg.StatementTimeout)).QueryRow(l.sameRun)
-	b.Queue(query, args...).Query(func(rows pgx.Rows) error { return readPage(rows, l.s.adopted, last, &room, &p) })
+	b.Queue(query, args...).Query(func(rows pgx.Rows) error { return readPage(rows, l.s.adopted.decided(), last, &room, &p) })
 	err := l.s.own.SendBatch(ctx, &b).Close()
 	l.read(len(p.Rows), err == nil && room.bytes >= q.MaxBytes/2)
 	if err != nil {
@@ -157,7 +158,7 @@ func (l *Log) read(rows int, small bool) {
 }
 
 // readPage reads a page, as large as the one before in all likelihood.
-func readPage(rows pgx.Rows, of *adoption, before int, room *budget, p *relay.Page) error {
+func readPage(rows pgx.Rows, of *adopt.Outbox, before int, room *budget, p *relay.Page) error {
 	v := pageRow{row: eventRow{of: of}}
 	into := append([]any{&v.epoch, &v.number, &v.controls, &v.flag}, v.row.into()...)
 	last := int64(0)

@@ -55,19 +55,19 @@ const (
 func newProjection(a *adoption) projection {
 	set := func(assignments ...string) string { return strings.Join(assignments, ", ") }
 	touched := []string{}
-	if a.has("updated_at") {
+	if a.Has("updated_at") {
 		touched = append(touched, "updated_at = "+a.stored("updated_at", "now()"))
 	}
 	all := append([]string{fmt.Sprintf("status = CASE w.kind WHEN '%s' THEN %s WHEN '%s' THEN %s WHEN '%s' THEN %s ELSE e.status END",
 		projectedSent, a.word(migrate.StatusSent), projectedRetry, a.word(migrate.StatusRetry), projectedDead, a.word(migrate.StatusDead))}, touched...)
 	failed := "w.kind <> '" + projectedSent + "'"
-	if a.has("retry_count") {
+	if a.Has("retry_count") {
 		all = append(all, fmt.Sprintf("retry_count = CASE WHEN %s THEN w.attempts ELSE e.retry_count END", failed))
 	}
-	if a.has("next_retry_time") {
+	if a.Has("next_retry_time") {
 		all = append(all, fmt.Sprintf("next_retry_time = CASE WHEN w.next_at IS NOT NULL THEN %s ELSE e.next_retry_time END", a.stored("next_retry_time", "w.next_at")))
 	}
-	if a.has("last_error") {
+	if a.Has("last_error") {
 		all = append(all, fmt.Sprintf("last_error = CASE WHEN %s THEN %s ELSE e.last_error END", failed, a.fitting("last_error", "w.cause")))
 	}
 	sent := set(append([]string{"status = " + a.word(migrate.StatusSent)}, touched...)...)

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/adopt"
 	"github.com/settlemq/settle/store/outboxlog"
 )
 
@@ -34,7 +35,7 @@ type pageRow struct {
 // eventRow is a row of settle_outbox_row, or what a left join has in its place.
 type eventRow struct {
 	// of is the adoption of the table that it stands in; nil for our own.
-	of     *adoption
+	of     *adopt.Outbox
 	memory outboxlog.Memory
 
 	id, seq                            pgtype.Int8
@@ -73,7 +74,7 @@ func (r *eventRow) row() (relay.Row, int) {
 	}
 	row := relay.Row{ID: r.id.Int64, Event: e}
 	if r.of != nil {
-		r.of.complete(e, &row, r.headers.bytes)
+		r.of.Complete(e, &row, r.headers.bytes)
 	} else if len(r.headers.bytes) > 0 {
 		if err := json.Unmarshal(r.headers.bytes, &e.Headers); err != nil {
 			row.Defect = "headers are not a JSON object of strings: " + err.Error()

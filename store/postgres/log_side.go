@@ -88,7 +88,7 @@ func (l *Log) readSide(ctx context.Context, tx pgx.Tx, q relay.SideQuery, p *rel
 	}
 	room := budget{rows: q.MaxRows, bytes: q.MaxBytes}
 	for {
-		v := sideRow{event: eventRow{of: l.s.adopted}}
+		v := sideRow{event: eventRow{of: l.s.adopted.decided()}}
 		read, done := 0, false
 		into := v.into()
 		if q.Side == relay.SideParked {

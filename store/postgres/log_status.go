@@ -91,7 +91,7 @@ type stray struct {
 // after it could not send it: an attempt is counted, and the next one lies
 // behind the change. A person who sets a status back leaves one of them alone.
 func (a *adoption) tried() string {
-	if !a.has("retry_count") || !a.has("next_retry_time") || a.Columns["next_retry_time"] != a.Columns["updated_at"] {
+	if !a.Has("retry_count") || !a.Has("next_retry_time") || a.Columns["next_retry_time"] != a.Columns["updated_at"] {
 		return "false"
 	}
 	return "t.retry_count > 0 AND t.next_retry_time > t.updated_at"
