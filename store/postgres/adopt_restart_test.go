@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"testing"
 
+	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/relay"
 	"github.com/settlemq/settle/store/migrate"
@@ -40,5 +41,34 @@ func TestAfterARestartWithIdsThatBeginAgainAPersonsResetGoesOutUnderAnotherMessa
 	var asked string
 	if err := again.store.Pool().QueryRow(t.Context(), `SELECT coalesce(string_agg(actor || ' ' || target, ', '), '') FROM t_audit WHERE action = $1`, govern.ActionResend).Scan(&asked); err != nil || asked != "status column e-102" || log[3].Event.ID != "e-102" {
 		t.Errorf("what a person has set back goes out as %s and is asked for by %q, %v; want it resent as e-102#1", log[3].Event.ID, asked, err)
+	}
+}
+
+func TestRowsBeforeTheIDOfARestartAreMarkedAsSentInAnAdoptedTableAndNotSent(t *testing.T) {
+	t.Parallel()
+	c := newClassic(t, classicTable)
+	c.adopt(migrate.AdoptConfig{})
+	r := c.relay(newMemory(t), relay.Config{})
+	c.insert(1, 3, "PENDING")
+	r.sends(3)
+	c.becomes("SENT 3")
+	r.stop()
+	c.exec(`TRUNCATE t_outbox_event RESTART IDENTITY`)
+	c.insert(101, 110, "PENDING")
+	// What was noted of the rows before is not true of those that have their ids.
+	if _, err := r.store.Pool().Exec(t.Context(), `INSERT INTO t_outbox_projection (id, status, attempts, cause, noted_at) VALUES (9, 'SENT', 0, '', now())`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.store.Governance().Restart(t.Context(), govern.Act{By: "ana", Reason: "the table was emptied"}, 9); err != nil {
+		t.Fatal(err)
+	}
+	again := c.relay(newMemory(t), relay.Config{})
+	again.sends(2)
+	c.becomes("SENT 10")
+	c.insert(111, 111, "PENDING")
+	again.sends(3)
+	c.becomes("SENT 11")
+	if got := ids(again.broker.Log(settle.DefaultTopic)); got != "e-109 e-110 e-111" {
+		t.Errorf("sent %s", got)
 	}
 }

@@ -94,10 +94,38 @@ func (g *Governance) restart(ctx context.Context, d *deed, from int64) (govern.R
 			return r, err
 		}
 	}
+	if g.s.adopted.sweepable() {
+		if err := markPassed(ctx, d, r); err != nil {
+			return r, err
+		}
+	}
 	if _, err := d.tx.Exec(ctx, bumpControls); err != nil {
 		return r, err
 	}
 	return r, d.audit(ctx, govern.ActionRestart, "from id "+strconv.FormatInt(from, 10))
+}
+
+const (
+	// What was noted of ids of another life is not what became of those of now.
+	dropNoted = `DELETE FROM t_outbox_projection q WHERE NOT EXISTS (SELECT 1 FROM t_outbox_parked p WHERE p.id = q.id)`
+
+	noteSent = `INSERT INTO t_outbox_projection (id, status, attempts, next_at, cause, noted_at)
+SELECT e.id, '` + projectedSent + `', 0, NULL, '', $2 FROM settle_outbox_row() e WHERE e.readable AND e.id < $1
+AND NOT EXISTS (SELECT 1 FROM t_outbox_parked p WHERE p.id = e.id) AND NOT EXISTS (SELECT 1 FROM t_outbox_delayed t WHERE t.id = e.id)
+AND NOT EXISTS (SELECT 1 FROM t_outbox_extra x WHERE x.id = e.id) AND NOT EXISTS (SELECT 1 FROM settle_skip k WHERE k.event_id = e.event_id)
+AND NOT EXISTS (SELECT 1 FROM t_dead_letter l WHERE l.consumer_group = '' AND l.event_id = e.event_id AND l.outbox_id = e.id AND l.state IN ('OPEN', 'REPLAYING', 'DISCARDED'))
+ON CONFLICT DO NOTHING`
+)
+
+// markPassed has the rows before the new position say in an adopted table that
+// they are sent, as they count. One that went on saying that it waits would
+// look like one that a person has set back, and be sent.
+func markPassed(ctx context.Context, d *deed, r govern.Restart) error {
+	if _, err := d.tx.Exec(ctx, dropNoted); err != nil {
+		return err
+	}
+	_, err := d.tx.Exec(ctx, noteSent, r.From, d.now)
+	return err
 }
 
 const (
