@@ -52,32 +52,40 @@ func outboxes(suite testing.TB) func(testing.TB) outboxStore {
 }
 
 func openOutbox(t testing.TB, at string) outboxStore {
+	s, o := openOutboxOf(t, at, "t_outbox_event")
+	o.Outbox = s
+	o.Insert = func(ctx context.Context, id int64, e *settle.Event) error {
+		_, err := s.DB().ExecContext(ctx, "INSERT INTO t_outbox_event (id, event_id, event_type, aggregate_id, topic, payload) VALUES ($1,$2,$3,$4,$5,$6)",
+			id, e.ID, e.Type, e.AggregateID, cmp.Or(e.Topic, settle.DefaultTopic), e.Payload)
+		return err
+	}
+	return o
+}
+
+// openOutboxOf opens what of an outbox does not depend on who inserts into its
+// table.
+func openOutboxOf(t testing.TB, at, table string) (*postgres.Store, outboxStore) {
 	clock := &testClock{at: time.Now()}
 	s, other := postgres.OpenForTest(t, at, postgres.Config{Clock: clock.now}), postgres.OpenForTest(t, at, postgres.Config{Clock: clock.now})
-	return outboxStore{
-		Outbox: s, Begin: s.Begin, Commit: (*sql.Tx).Commit, Rollback: (*sql.Tx).Rollback,
+	return s, outboxStore{
+		Begin: s.Begin, Commit: (*sql.Tx).Commit, Rollback: (*sql.Tx).Rollback,
 		Store: s.Log(), Standby: other.Log(), Governance: s.Governance(),
 		Status: func(ctx context.Context, eventID string) (status string, err error) {
 			err = s.Reader().QueryRowContext(ctx, "SELECT status FROM v_outbox_event WHERE event_id = $1", eventID).Scan(&status)
 			return status, err
 		},
 		Where: func(ctx context.Context, eventID string) (at settle.Coordinates, err error) {
-			err = s.Reader().QueryRowContext(ctx, `SELECT v.topic, v.partition, v."offset" FROM t_outbox_event e, v_outbox_sent v
+			err = s.Reader().QueryRowContext(ctx, `SELECT v.topic, v.partition, v."offset" FROM settle_outbox_row() e, v_outbox_sent v
 WHERE e.event_id = $1 AND v.id = e.id AND v.first_id <= e.id AND v.last_id >= e.id`, eventID).Scan(&at.Topic, &at.Partition, &at.Offset)
 			return at, err
 		},
 		Pass: clock.pass, Now: clock.now,
-		Insert: func(ctx context.Context, id int64, e *settle.Event) error {
-			_, err := s.DB().ExecContext(ctx, "INSERT INTO t_outbox_event (id, event_id, event_type, aggregate_id, topic, payload) VALUES ($1,$2,$3,$4,$5,$6)",
-				id, e.ID, e.Type, e.AggregateID, cmp.Or(e.Topic, settle.DefaultTopic), e.Payload)
-			return err
-		},
 		Vanish: func(ctx context.Context, eventID string) error {
-			_, err := s.DB().ExecContext(ctx, "DELETE FROM t_outbox_event WHERE event_id = $1", eventID)
+			_, err := s.DB().ExecContext(ctx, "DELETE FROM "+table+" WHERE event_id = $1", eventID)
 			return err
 		},
 		Empty: func(ctx context.Context) error {
-			_, err := s.DB().ExecContext(ctx, "TRUNCATE t_outbox_event RESTART IDENTITY")
+			_, err := s.DB().ExecContext(ctx, "TRUNCATE "+table+" RESTART IDENTITY")
 			return err
 		},
 	}

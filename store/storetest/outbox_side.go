@@ -88,7 +88,7 @@ func (o *outbox[Tx]) late(e *settle.Event) int64 {
 	if err := o.Insert(o.ctx, id+5, event("last", "l")); err != nil {
 		o.Fatalf("insert the row at the cursor: %v", err)
 	}
-	o.flush(id+5, relay.Flush{Cold: []int64{id, id + 1}})
+	o.flush(id+5, relay.Flush{Cold: []int64{id, id + 1}, Sent: sentRows(o.rows("a", "b", "last")...)})
 	o.sweep(0)
 	if err := o.Insert(o.ctx, id, e); err != nil {
 		o.Fatalf("insert a late row: %v", err)

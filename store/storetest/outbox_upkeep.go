@@ -52,9 +52,12 @@ func retainOnlyDone[Tx any](t testing.TB, s OutboxStore[Tx]) {
 func retainBounded[Tx any](t testing.TB, s OutboxStore[Tx]) {
 	o := leading(t, s)
 	r := o.appendKeys("abcdefgh")
-	o.flush(r[7].ID, relay.Flush{Park: []relay.Park{
-		parkRow(r[0], settle.ClassPublish, 1, o.Now()), parkRow(r[1], settle.ClassPublish, 1, o.Now()), parkRow(r[2], settle.ClassPublish, 1, o.Now()),
-	}})
+	o.flush(r[7].ID, relay.Flush{
+		Park: []relay.Park{
+			parkRow(r[0], settle.ClassPublish, 1, o.Now()), parkRow(r[1], settle.ClassPublish, 1, o.Now()), parkRow(r[2], settle.ClassPublish, 1, o.Now()),
+		},
+		Sent: sentRows(r[3:]...),
+	})
 	o.Pass(time.Millisecond)
 	total := 0
 	for range 10 {
@@ -74,9 +77,9 @@ func retainNone[Tx any](t testing.TB, s OutboxStore[Tx]) {
 	o := leading(t, s)
 	r := o.appendKeys("ab")
 	for range 5 {
-		o.flush(r[0].ID, relay.Flush{})
+		o.flush(0, relay.Flush{})
 	}
-	o.flush(r[1].ID, relay.Flush{Sent: []relay.Sent{sentRow(r[0], relay.FromLog)}})
+	o.flush(r[1].ID, relay.Flush{Sent: sentRows(r...)})
 	o.flush(r[1].ID, relay.Flush{})
 	o.Pass(time.Hour)
 	for range 5 {
@@ -84,7 +87,8 @@ func retainNone[Tx any](t testing.TB, s OutboxStore[Tx]) {
 			t.Fatalf("%d events were deleted", n)
 		}
 	}
-	o.rows("a", "b")
+	o.wantStatus("a", "SENT")
+	o.wantStatus("b", "SENT")
 	if st := o.load(); st.Checkpoint.Number != o.number || len(st.Checkpoint.Readers) != 1 || st.Checkpoint.Readers[0].Cursor != r[1].ID {
 		t.Errorf("the position is %+v, want number %d at %d", st.Checkpoint, o.number, r[1].ID)
 	}
@@ -99,7 +103,10 @@ func retainSlow[Tx any](t testing.TB, s OutboxStore[Tx]) {
 	slow.Topic = "slow"
 	o.append(event("a", "k"), slow, event("b", "k"))
 	r := o.rows("a", "slow", "b")
-	o.flush(0, relay.Flush{Checkpoint: relay.Checkpoint{Readers: []relay.Reader{{Cursor: r[2].ID}, {Destination: "slow", Cursor: r[0].ID}}}})
+	o.flush(0, relay.Flush{
+		Checkpoint: relay.Checkpoint{Readers: []relay.Reader{{Cursor: r[2].ID}, {Destination: "slow", Cursor: r[0].ID}}},
+		Sent:       sentRows(r[0], r[2]),
+	})
 	o.Pass(time.Millisecond)
 	if n := o.retain(o.Now(), 100); n != 2 {
 		t.Errorf("%d events were deleted, want 2", n)
