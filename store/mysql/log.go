@@ -242,24 +242,7 @@ func (l *Log) took(room *outboxlog.Budget, want int, cut bool, err error) {
 func (l *Log) passed(q relay.PollQuery, p *relay.Page) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, r := range outboxlog.Runs(q.Holes) {
-		l.missing.Add(r[0], r[1])
-	}
-	prev := max(q.After, l.top)
-	for i := range p.Rows {
-		id := p.Rows[i].ID
-		if id > prev {
-			l.missing.Add(prev+1, id-1)
-			prev = id
-			continue
-		}
-		l.missing.Remove(id)
-	}
-	if p.Complete && q.UpTo > prev {
-		l.missing.Add(prev+1, q.UpTo)
-		prev = q.UpTo
-	}
-	l.top = max(l.top, prev)
+	l.top = l.missing.Pass(l.top, q, p)
 }
 
 // each runs a query and calls do when a row was read into what is given.

@@ -77,13 +77,7 @@ func (l *Log) loadFrom(run string, replicated bool, st *relay.State) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.run, l.replicated, l.looks = run, replicated, false
-	l.missing, l.top = outboxlog.Missing{}, 0
-	for _, r := range st.Checkpoint.Readers {
-		l.top = max(l.top, r.Cursor)
-		for _, open := range outboxlog.Runs(r.Open) {
-			l.missing.Add(open[0], open[1])
-		}
-	}
+	l.top = l.missing.Begin(st.Checkpoint.Readers)
 }
 
 // readPosition is the newest checkpoint of a lane, beside the table as it is.

@@ -1,6 +1,10 @@
 package outboxlog
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/settlemq/settle/relay"
+)
 
 // Missing is a set of ids that were passed and not seen, kept as runs. The zero
 // value is empty.
@@ -8,6 +12,43 @@ type Missing struct{ runs []Run }
 
 // Runs returns the ids, sorted and joined. It is a copy.
 func (m *Missing) Runs() []Run { return slices.Clone(m.runs) }
+
+// Begin empties the set and puts in what readers have open, which nobody need
+// have seen. It returns up to where ids were passed.
+func (m *Missing) Begin(readers []relay.Reader) (top int64) {
+	m.runs = nil
+	for _, r := range readers {
+		top = max(top, r.Cursor)
+		for _, open := range Runs(r.Open) {
+			m.Add(open[0], open[1])
+		}
+	}
+	return top
+}
+
+// Pass puts in what a page has passed without a row, and takes out the ids of
+// its rows; ids up to top were passed before. It returns up to where they are
+// passed now.
+func (m *Missing) Pass(top int64, q relay.PollQuery, p *relay.Page) int64 {
+	for _, r := range Runs(q.Holes) {
+		m.Add(r[0], r[1])
+	}
+	prev := max(q.After, top)
+	for i := range p.Rows {
+		id := p.Rows[i].ID
+		if id > prev {
+			m.Add(prev+1, id-1)
+			prev = id
+			continue
+		}
+		m.Remove(id)
+	}
+	if p.Complete && q.UpTo > prev {
+		m.Add(prev+1, q.UpTo)
+		prev = q.UpTo
+	}
+	return max(top, prev)
+}
 
 // Add puts the ids from first to last in; there are none if last is lower.
 func (m *Missing) Add(first, last int64) {
