@@ -41,7 +41,7 @@ func (a *app) outboxLanesCommand() *cobra.Command {
 			}
 			divider, ok := store.(govern.Divider)
 			if !ok {
-				return finding(fmt.Errorf("the outbox of %s is in SQLite, which has one writer: one lane reads it; PostgreSQL takes several", args[0]))
+				return finding(fmt.Errorf("the outbox of %s is in SQLite, which has one writer: one lane reads it; PostgreSQL, MySQL and MariaDB take several", args[0]))
 			}
 			if n > 0 {
 				return a.divide(c, divider, act(by, reason), args[0], n, asJSON)

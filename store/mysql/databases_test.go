@@ -48,7 +48,7 @@ func (p *DatabasesForTest) Take(t testing.TB) string {
 }
 
 const filledTables = `SELECT table_name, coalesce(auto_increment, 1) FROM information_schema.tables
-WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' AND table_name NOT IN ('settle_schema', 'settle_control_version', 't_audit_turn')`
+WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' AND table_name NOT IN ('settle_schema', 'settle_control_version', 't_audit_turn', 't_outbox_division', 't_outbox_lane')`
 
 func empty(at string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -62,7 +62,7 @@ func empty(at string) error {
 		return err
 	}
 	defer func() { _ = db.Close() }()
-	queries := []string{"UPDATE settle_control_version SET version = 1"}
+	queries := []string{"UPDATE settle_control_version SET version = 1", "DELETE FROM t_outbox_division WHERE generation > 1", "DELETE FROM t_outbox_lane WHERE generation > 1"}
 	var name string
 	var next int64
 	err = each(ctx, db, []any{&name, &next}, func() {

@@ -69,7 +69,7 @@ var (
 	spaces      = regexp.MustCompile(`\s+`)
 	makesTable  = regexp.MustCompile(`(?s)^CREATE TABLE (?:IF NOT EXISTS )?(\w+) \((.*)\)([^()]*)$`)
 	makesView   = regexp.MustCompile(`^CREATE (?:OR REPLACE )?VIEW (\w+)`)
-	addsColumn  = regexp.MustCompile(`^ALTER TABLE (\w+) ADD COLUMN (.*)`)
+	addsColumn  = regexp.MustCompile(`ALTER TABLE (\w+) ADD COLUMN ([^']*)`) // also as a text that is run if the column is missing
 	makesIndex  = regexp.MustCompile(`^(?:UNIQUE )?KEY (\w+) `)
 	makesKey    = regexp.MustCompile(`^PRIMARY KEY `)
 	ofColumn    = regexp.MustCompile("^`?(\\w+)`? +(\\w+(?:\\(\\d+\\))?)")
@@ -85,7 +85,9 @@ func wantedOf(up string) (all []wanted) {
 				all = append(all, partOf(m[1], spaces.ReplaceAllString(strings.Trim(line, " \n,"), " "))...)
 			}
 		} else if m := addsColumn.FindStringSubmatch(flat); m != nil {
-			all = append(all, partOf(m[1], m[2])...)
+			for part := range strings.SplitSeq(m[2], ", ADD ") {
+				all = append(all, partOf(m[1], part)...)
+			}
 		} else if m := makesView.FindStringSubmatch(flat); m != nil {
 			all = append(all, wanted{kind: wantView, table: m[1], name: m[1], sql: flat})
 		}
@@ -103,7 +105,7 @@ func partOf(table, line string) (parts []wanted) {
 		return []wanted{{kind: wantIndex, table: table, name: "PRIMARY", sql: add + line}}
 	}
 	m := ofColumn.FindStringSubmatch(line)
-	if m == nil || m[1] == "CHECK" {
+	if m == nil || m[1] == "CHECK" || m[1] == "CONSTRAINT" {
 		return nil
 	}
 	line, isKey := strings.CutSuffix(line, " PRIMARY KEY")

@@ -45,7 +45,7 @@ const (
 
 	// What is about to come to wait behind the event, or has just begun to deal
 	// with it, ends first; see lockKeys.
-	lockLetterKey = `SELECT id FROM t_consume_retry WHERE consumer_group = ? AND aggregate_id = ? AND blocking ORDER BY id LIMIT 1 FOR UPDATE`
+	lockLetterKey = `SELECT id FROM t_consume_retry FORCE INDEX (i_consume_retry_key) WHERE consumer_group = ? AND aggregate_id = ? AND blocking ORDER BY id LIMIT 1 FOR UPDATE`
 
 	lockLetterLog = `SELECT status FROM t_message_consume_log WHERE consumer_group = ? AND event_id = ? FOR UPDATE`
 

@@ -122,16 +122,24 @@ func (t *trail) appended(ctx context.Context) error {
 	})
 }
 
-// The bounds let the index of the checkpoints find the few that may hold it.
-const trailPublished = "SELECT o.event_id, s.sent_at, s.topic, s.`partition`, s.`offset`" + `
-FROM t_outbox_event o JOIN v_outbox_sent s ON s.id = o.id AND s.first_id <= o.id AND s.last_id >= o.id
-WHERE o.event_id IN (%s)`
+const trailIDs = `SELECT event_id, id FROM t_outbox_event WHERE event_id IN (%s) ORDER BY id`
 
 // published finds, in the checkpoints, where the broker has each event.
 func (t *trail) published(ctx context.Context) error {
-	var r stepRow
-	return t.ofEvents(ctx, trailPublished, []any{&r.EventID, &r.at, &r.Broker.Topic, &r.Broker.Partition, &r.Broker.Offset}, func() {
-		t.steps = append(t.steps, r.step(govern.StagePublished))
+	var eventID string
+	var id int64
+	var ids []int64
+	events := map[int64]string{}
+	err := t.ofEvents(ctx, trailIDs, []any{&eventID, &id}, func() {
+		events[id], ids = eventID, append(ids, id)
+	})
+	if err != nil {
+		return err
+	}
+	return eachSent(ctx, t.tx, ids, func(s sentRow) {
+		step := govern.Step{Stage: govern.StagePublished, At: s.at.Time, EventID: events[s.id]}
+		step.Broker.Topic, step.Broker.Partition, step.Broker.Offset = s.topic.string, s.partition, s.offset
+		t.steps = append(t.steps, step)
 	})
 }
 

@@ -83,7 +83,7 @@ func TestATakeoverWaitsForAWriteThatHoldsTheLease(t *testing.T) {
 		taken <- next
 	}()
 	waits := func() (n int) {
-		err := second.s.reader.QueryRowContext(t.Context(), `SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'SELECT lane FROM t_outbox_lease%FOR UPDATE'`).Scan(&n)
+		err := second.s.reader.QueryRowContext(t.Context(), `SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'SELECT ended FROM t_outbox_lease%FOR UPDATE'`).Scan(&n)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/relay"
 	"github.com/settlemq/settle/store/outboxlog"
 )
@@ -40,8 +41,11 @@ type Log struct {
 	retainFrom, pruneFrom, sweepFrom int64
 }
 
-// holding is the lease that this Log has taken.
-type holding struct{ lease relay.Lease }
+// holding is the lease that this Log has taken, and the lane that it is for.
+type holding struct {
+	lease relay.Lease
+	lane  relay.Lane
+}
 
 // Log returns the outbox of the database as what a relay works on.
 func (s *Store) Log() *Log { return &Log{s: s, born: time.Now()} }
@@ -86,17 +90,17 @@ UNION ALL
  (SELECT e.id FROM ` + logRows + ` WHERE e.id > ? AND e.id <= ? ORDER BY e.id LIMIT ?)
  ORDER BY id LIMIT ?) f STRAIGHT_JOIN ` + logRows + ` ON e.id = f.id ORDER BY f.id LIMIT ?)`
 
-	findSingle = `SELECT e.id FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) h STRAIGHT_JOIN ` + logRows + ` ON e.id = h.id ORDER BY h.id LIMIT ?`
-	findRanges = `SELECT e.id FROM ` + logRows + ` WHERE %s ORDER BY e.id LIMIT ?`
+	findSingle = `SELECT %s FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) h STRAIGHT_JOIN ` + logRows + ` ON e.id = h.id%s ORDER BY h.id LIMIT ?`
+	findRanges = `SELECT %s FROM ` + logRows + ` WHERE (%s)%s ORDER BY e.id LIMIT ?`
 )
 
 // Poll implements relay.Store.
 func (l *Log) Poll(ctx context.Context, q relay.PollQuery) (relay.Page, error) {
 	room := l.room(q.MaxRows, q.MaxBytes)
-	query, args := l.pollQuery(q, room.Limit())
+	query, args := l.pollQuery(q, &room)
 	p := relay.Page{Complete: true}
 	err := l.pollPage(ctx, &p, &room, query, args)
-	l.took(&room, q.MaxRows, !p.Complete, err)
+	l.took(&room, q.MaxRows, !p.Complete && room.Others >= 0, err)
 	if err != nil {
 		return relay.Page{}, fmt.Errorf("poll outbox: %w", explain(err))
 	}
@@ -107,8 +111,11 @@ func (l *Log) Poll(ctx context.Context, q relay.PollQuery) (relay.Page, error) {
 	return p, err
 }
 
-func (l *Log) pollQuery(q relay.PollQuery, limit int) (string, []any) {
-	upTo := q.UpTo
+func (l *Log) pollQuery(q relay.PollQuery, room *outboxlog.Budget) (string, []any) {
+	if lane := l.lane(); lane.Of > 1 {
+		return pollOfLane(q, lane, room)
+	}
+	upTo, limit := q.UpTo, room.Limit()
 	if upTo == 0 {
 		upTo = math.MaxInt64
 	}
@@ -119,7 +126,7 @@ func (l *Log) pollQuery(q relay.PollQuery, limit int) (string, []any) {
 	}
 	var arms strings.Builder
 	args := []any{lane}
-	for _, find := range findQueries(runs) {
+	for _, find := range findQueries(runs, "e.id", "") {
 		arms.WriteString("(" + find.query + ")\n UNION ALL\n ")
 		args = append(append(args, find.args...), limit)
 	}
@@ -136,17 +143,18 @@ type finding struct {
 // rangesAtOnce is how many ranges of ids one query looks up.
 const rangesAtOnce = 500
 
-// findQueries are the queries for ids among runs: those that stand alone are
-// joined, for the rest the index is read from end to end of each run.
-func findQueries(runs []outboxlog.Run) []finding {
+// findQueries are the queries for what is there of runs of ids, if a condition
+// of its columns, behind others, holds: ids that stand alone are joined, for the
+// rest the index is read from end to end of each run.
+func findQueries(runs []outboxlog.Run, columns, condition string) []finding {
 	single, ranges := outboxlog.Split(runs)
 	var all []finding
 	if len(single) > 0 {
-		all = append(all, finding{findSingle, []any{idList(single)}})
+		all = append(all, finding{fmt.Sprintf(findSingle, columns, condition), []any{idList(single)}})
 	}
 	for len(ranges) > 0 {
 		some := ranges[:min(len(ranges), rangesAtOnce)]
-		all = append(all, finding{query: fmt.Sprintf(findRanges, between(some))})
+		all = append(all, finding{query: fmt.Sprintf(findRanges, columns, between(some), condition)})
 		ranges = ranges[len(some):]
 	}
 	return all
@@ -179,23 +187,27 @@ func (l *Log) pollPage(ctx context.Context, p *relay.Page, room *outboxlog.Budge
 	}
 	defer func() { _ = rows.Close() }()
 	v := pageRow{row: eventRow{of: l.s.adopted.decided()}}
-	into := append([]any{&v.epoch, &v.number, &v.controls, &v.notDurable, &v.run}, v.row.into()...)
+	into := append([]any{&v.epoch, &v.number, &v.controls, &v.flag, &v.run}, v.row.into()...)
 	last := int64(0)
+	lastOther := "" // its event's id, if the last row is another lane's
 	for rows.Next() {
 		if err := rows.Scan(into...); err != nil {
 			return err
 		}
 		if v.epoch.set {
 			p.Epoch, p.Number, p.Controls = v.epoch.int64, v.number.int64, v.controls.int64
-			if p.NotDurable, err = l.answeredBy(v.run.string, v.notDurable.int64 != 0); err != nil {
+			if p.NotDurable, err = l.answeredBy(v.run.string, v.flag.int64 != 0); err != nil {
 				return err
 			}
 			continue
 		}
-		row, size := v.row.row()
-		if !room.Takes(size) {
+		row := relay.Row{ID: v.row.id.int64, Elsewhere: v.flag.int64 != 0}
+		if !v.taken(&row, room) {
 			p.Complete = false
 			break
+		}
+		if lastOther = ""; row.Elsewhere {
+			lastOther = v.row.eventID.string
 		}
 		if row.ID <= last {
 			return errors.New("rows do not come in the order of their ids")
@@ -203,7 +215,21 @@ func (l *Log) pollPage(ctx context.Context, p *relay.Page, room *outboxlog.Budge
 		last = row.ID
 		p.Rows = append(p.Rows, row)
 	}
+	if lastOther != "" {
+		p.Rows[len(p.Rows)-1].Event = &settle.Event{ID: lastOther}
+	}
 	return rows.Err()
+}
+
+// taken reads the event of a row, unless it is another lane's, and reports
+// whether there is room for it.
+func (v *pageRow) taken(row *relay.Row, room *outboxlog.Budget) bool {
+	if row.Elsewhere {
+		return room.TakesOther()
+	}
+	size := 0
+	*row, size = v.row.row()
+	return room.Takes(size)
 }
 
 // room is what a page may take. What does not fit has come over the wire for

@@ -35,14 +35,14 @@ FROM (SELECT e.appended_at FROM t_outbox_parked p STRAIGHT_JOIN t_outbox_event e
 func (l *Log) Backlog(ctx context.Context, limit int) (relay.Backlog, error) {
 	var b relay.Backlog
 	err := snapshot(ctx, l.s.reader, func(tx *sql.Tx) error {
-		st, err := l.s.readPosition(ctx, tx, l.holding().lease.Lane)
+		lanes, err := positions(ctx, tx)
 		if err != nil {
 			return err
 		}
-		cursor, lowest, args := cursorOf(st.Checkpoint.Readers)
+		cursor, lowest, args := cursorOfLanes(lanes)
 		c := counting{ctx: ctx, tx: tx, s: l.s, limit: limit, backlog: &b}
 		c.count(&b.Pending, fmt.Sprintf(backlogAbove, cursor), append(args, lowest, limit)...)
-		c.open(st.Checkpoint.Readers)
+		c.open(lanes)
 		c.count(&b.Pending, backlogLate, limit)
 		c.count(&b.Pending, backlogDue, l.s.now().UTC(), limit)
 		c.count(&b.Parked, backlogParked, limit)
@@ -54,8 +54,26 @@ func (l *Log) Backlog(ctx context.Context, limit int) (relay.Backlog, error) {
 	return b, nil
 }
 
-// cursorOf returns an expression for the cursor that serves a row, its
+// cursorOfLanes returns an expression for the cursor that serves a row, its
 // arguments, and the lowest of all cursors.
+func cursorOfLanes(lanes [][]relay.Reader) (expression string, lowest int64, args []any) {
+	if len(lanes) == 1 {
+		return cursorOf(lanes[0])
+	}
+	var b strings.Builder
+	b.WriteString("CASE " + laneOf("e.id", "e.aggregate_id", len(lanes)))
+	for i, readers := range lanes {
+		cursor, low, more := cursorOf(readers)
+		fmt.Fprintf(&b, " WHEN %d THEN %s", i, cursor)
+		args = append(args, more...)
+		if i == 0 || low < lowest {
+			lowest = low
+		}
+	}
+	return b.String() + " END", lowest, args
+}
+
+// cursorOf is that of one lane.
 func cursorOf(readers []relay.Reader) (expression string, lowest int64, args []any) {
 	var b strings.Builder
 	main := int64(0)
@@ -103,17 +121,25 @@ func (c *counting) count(into *int, query string, args ...any) {
 	}
 }
 
-// open counts the rows among what readers have open: each once.
-func (c *counting) open(readers []relay.Reader) {
-	var all outboxlog.Missing
-	for _, r := range readers {
-		for _, run := range outboxlog.Runs(r.Open) {
-			all.Add(run[0], run[1])
+// open counts the rows of each lane among what its readers have open: each once.
+func (c *counting) open(lanes [][]relay.Reader) {
+	var ids []int64
+	for i, readers := range lanes {
+		var all outboxlog.Missing
+		for _, r := range readers {
+			for _, run := range outboxlog.Runs(r.Open) {
+				all.Add(run[0], run[1])
+			}
 		}
-	}
-	ids, err := c.s.among(c.ctx, c.tx, all.Runs(), c.limit)
-	if c.err == nil {
-		c.err = err
+		own := ""
+		if len(lanes) > 1 {
+			own = fmt.Sprintf(" AND %s = %d", laneOf("e.id", "e.aggregate_id", len(lanes)), i)
+		}
+		some, err := c.s.among(c.ctx, c.tx, all.Runs(), c.limit, own)
+		if c.err == nil {
+			c.err = err
+		}
+		ids = append(ids, some...)
 	}
 	if len(ids) == 0 {
 		return

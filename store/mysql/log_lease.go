@@ -45,6 +45,14 @@ func (l *Log) lead(ctx context.Context, want relay.Lease, ttl time.Duration) (re
 		}
 		l.hold(holding{})
 	}
+	not := relay.Lease{Owner: want.Owner, Lane: want.Lane}
+	lane, err := laneNow(ctx, l.s.own, want.Lane)
+	if err == nil && !lane.begun && lane.ready {
+		lane.begun, err = l.begin(ctx, lane.Generation)
+	}
+	if not.Early, not.Ended = !lane.begun, lane.ended; err != nil || not.Early || not.Ended {
+		return not, err
+	}
 	last, err := l.readLeader(ctx, l.s.own, want.Lane)
 	if err == nil && last.Epoch == 0 {
 		// The first leader finds no row to lock, and the second of two waits for it
@@ -52,9 +60,9 @@ func (l *Log) lead(ctx context.Context, want relay.Lease, ttl time.Duration) (re
 		_, err = l.s.own.ExecContext(ctx, makeLease, want.Lane)
 	}
 	if err != nil || !last.Free(want.Owner) && !last.Leapt(ttl) {
-		return relay.Lease{Owner: want.Owner, Lane: want.Lane}, err
+		return not, err
 	}
-	return l.takeOver(ctx, want, ttl)
+	return l.takeOver(ctx, want, lane.Lane, ttl)
 }
 
 // databaseNow is the time that leases go by: the database's, or that of a clock
@@ -85,7 +93,7 @@ const (
  (SELECT r.expires_at FROM settle_renewal r WHERE r.scope = ? AND r.name = ? AND r.epoch = l.epoch ORDER BY r.renewal_no DESC LIMIT 1), ` + databaseNow + `
 FROM t_outbox_lease l WHERE l.lane = ?`
 
-	lockLease = `SELECT lane FROM t_outbox_lease WHERE lane = ? FOR UPDATE`
+	lockLease = `SELECT ended FROM t_outbox_lease WHERE lane = ? FOR UPDATE`
 )
 
 func (l *Log) readLeader(ctx context.Context, db querier, lane int) (outboxlog.Leader, error) {
@@ -112,14 +120,14 @@ const (
 	installRenewal = `INSERT INTO settle_renewal (scope, name, epoch, owner, expires_at) VALUES (?, ?, ?, ?, ` + databaseNow + ` + INTERVAL ? MICROSECOND)`
 )
 
-func (l *Log) takeOver(ctx context.Context, want relay.Lease, ttl time.Duration) (relay.Lease, error) {
+func (l *Log) takeOver(ctx context.Context, want relay.Lease, lane relay.Lane, ttl time.Duration) (relay.Lease, error) {
 	tx, err := l.s.own.BeginTx(ctx, &readCommitted)
 	if err != nil {
 		return relay.Lease{}, err
 	}
 	defer func() { _ = tx.Rollback() }()
-	if err := tx.QueryRowContext(ctx, lockLease, want.Lane).Scan(&want.Lane); err != nil {
-		return relay.Lease{}, err
+	if err := tx.QueryRowContext(ctx, lockLease, want.Lane).Scan(&want.Ended); err != nil || want.Ended {
+		return want, err
 	}
 	last, err := l.readLeader(ctx, tx, want.Lane)
 	if err != nil {
@@ -150,16 +158,16 @@ func (l *Log) takeOver(ctx context.Context, want relay.Lease, ttl time.Duration)
 	if err := tx.Commit(); err != nil {
 		return relay.Lease{}, err
 	}
-	l.hold(holding{lease: want})
+	l.hold(holding{lease: want, lane: lane})
 	return want, nil
 }
 
-const resignLeader = `UPDATE t_outbox_lease SET clean = true WHERE lane = ? AND owner = ? AND epoch = ? AND NOT clean`
+const resignLeader = `UPDATE t_outbox_lease SET clean = true, ended = ? WHERE lane = ? AND owner = ? AND epoch = ? AND NOT clean`
 
 // Resign implements relay.Store.
 func (l *Log) Resign(ctx context.Context, lease relay.Lease) error {
 	l.hold(holding{})
-	n, err := affected(l.s.own.ExecContext(ctx, resignLeader, lease.Lane, lease.Owner, leaderEpoch(lease)))
+	n, err := affected(l.s.own.ExecContext(ctx, resignLeader, lease.Ended, lease.Lane, lease.Owner, leaderEpoch(lease)))
 	if err == nil && n == 0 {
 		err = settle.ErrFenced
 	}

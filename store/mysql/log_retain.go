@@ -38,8 +38,11 @@ WHERE first_id >= coalesce((SELECT max(g.first_id) FROM t_outbox_gap g WHERE g.f
 func (l *Log) Retain(ctx context.Context, lease relay.Lease, before time.Time, limit int) (int, error) {
 	gone := 0
 	err := l.write(ctx, lease, func(tx *sql.Tx) (err error) {
+		if l.lane().Index > 0 {
+			return pruneRenewals(ctx, tx, lease) // the first lane deletes for all
+		}
 		if !before.IsZero() {
-			if gone, err = l.retain(ctx, tx, lease.Lane, before.UTC(), limit); err != nil {
+			if gone, err = l.retain(ctx, tx, before.UTC(), limit); err != nil {
 				return err
 			}
 		}
@@ -57,7 +60,7 @@ type retainable struct {
 	topic string
 }
 
-func (l *Log) retain(ctx context.Context, tx *sql.Tx, lane int, before time.Time, limit int) (int, error) {
+func (l *Log) retain(ctx context.Context, tx *sql.Tx, before time.Time, limit int) (int, error) {
 	var rows []retainable
 	var row retainable
 	var old bool
@@ -81,11 +84,11 @@ func (l *Log) retain(ctx context.Context, tx *sql.Tx, lane int, before time.Time
 	if _, err := tx.ExecContext(ctx, keepRows); err != nil {
 		return 0, err
 	}
-	st, err := l.s.readPosition(ctx, tx, lane)
+	lanes, err := positions(ctx, tx)
 	if err != nil {
 		return 0, err
 	}
-	done, err := sentOnly(ctx, tx, rows, st.Checkpoint.Readers)
+	done, err := sentOnly(ctx, tx, rows, lanes)
 	if err != nil || len(done) == 0 {
 		return 0, err
 	}
@@ -97,15 +100,15 @@ func (l *Log) retain(ctx context.Context, tx *sql.Tx, lane int, before time.Time
 		}
 	}
 	if gone == n {
-		err = mergeGaps(ctx, tx, from, last, st.Checkpoint.Readers)
+		err = mergeGaps(ctx, tx, from, last, slices.Concat(lanes...))
 	}
 	return gone, err
 }
 
-// sentOnly leaves rows that were acknowledged at their destination: at or below
-// the cursor that serves their topic, not among what that reader has open, and
-// in no side table.
-func sentOnly(ctx context.Context, tx *sql.Tx, rows []retainable, readers []relay.Reader) ([]any, error) {
+// sentOnly leaves rows that were acknowledged at their destination: of every
+// lane at or below the cursor that serves their topic, not among what that reader
+// has open, and in no side table.
+func sentOnly(ctx context.Context, tx *sql.Tx, rows []retainable, lanes [][]relay.Reader) ([]any, error) {
 	kept, err := gaps(ctx, tx, gapsWithin, rows[0].id, rows[len(rows)-1].id)
 	if err != nil {
 		return nil, err
@@ -128,9 +131,12 @@ func sentOnly(ctx context.Context, tx *sql.Tx, rows []retainable, readers []rela
 	}
 	var done []any
 	for _, r := range rows {
-		by := readerOf(r.topic, readers)
-		_, open := slices.BinarySearch(by.Open, r.id)
-		if r.id <= by.Cursor && !open && !stays[r.id] && len(cold.Of([]outboxlog.Run{{r.id, r.id}})) == 0 {
+		awaited := slices.ContainsFunc(lanes, func(readers []relay.Reader) bool {
+			by := readerOf(r.topic, readers)
+			_, open := slices.BinarySearch(by.Open, r.id)
+			return open || r.id > by.Cursor
+		})
+		if !awaited && !stays[r.id] && len(cold.Of([]outboxlog.Run{{r.id, r.id}})) == 0 {
 			done = append(done, r.id)
 		}
 	}

@@ -21,11 +21,12 @@ const (
  NULL AS appended_at, NULL AS not_before, NULL AS headers, NULL AS payload`
 )
 
-// pageRow is a row of poll: the head, with an epoch, or an event.
+// pageRow is a row of poll: the head, with an epoch, or an event. The flag tells
+// of the head that it is not durable, of an event that it is another lane's.
 type pageRow struct {
-	epoch, number, controls, notDurable intColumn
-	run                                 stringColumn
-	row                                 eventRow
+	epoch, number, controls, flag intColumn
+	run                           stringColumn
+	row                           eventRow
 }
 
 // eventRow is a row of t_outbox_event, or what a left join has in its place.

@@ -11,7 +11,7 @@ import (
 
 // What stands before rowColumns: id, event id, type, key, topic and message id
 // by the side table, attempts, park number, suspect, dead, due time, how many
-// were tried together. %s is for destinations that are held.
+// were tried together. %s is for destinations that are held, and for the lane.
 const (
 	sideParked = `SELECT p.id, p.event_id, p.event_type, p.aggregate_id, p.destination, p.message_id, p.attempts, p.park_no, p.suspect, p.dead, CAST(NULL AS DATETIME(6)), p.tried_together, ` +
 		rowColumns + ` FROM t_outbox_parked p LEFT JOIN t_outbox_event e ON e.id = p.id
@@ -45,6 +45,7 @@ func (l *Log) side(ctx context.Context, q relay.SideQuery) (p relay.SidePage, er
 	case relay.SideDelayed:
 		// None but this leader delays a row between the two statements.
 		held, names := notHeld("t.destination", q.Held)
+		held += l.ownRows("t.id", "t.aggregate_id")
 		args := append([]any{q.Now.UTC()}, names...)
 		if err := l.readSide(ctx, q, &p, fmt.Sprintf(sideDelayed, held), args...); err != nil || !p.Next.IsZero() {
 			return p, err
@@ -55,7 +56,7 @@ func (l *Log) side(ctx context.Context, q relay.SideQuery) (p relay.SidePage, er
 		return p, err
 	default:
 		held, names := notHeld("coalesce(e.topic, '')", q.Held)
-		return p, l.readSide(ctx, q, &p, fmt.Sprintf(sideExtra, held), names...)
+		return p, l.readSide(ctx, q, &p, fmt.Sprintf(sideExtra, held+l.ownRows("e.id", "e.aggregate_id")), names...)
 	}
 }
 

@@ -15,6 +15,7 @@ const (
 	newestCheckpoint = `SELECT number, readers FROM t_outbox_checkpoint WHERE lane = ? ORDER BY epoch DESC, number DESC LIMIT 1`
 	presentEpoch     = `SELECT coalesce((SELECT epoch FROM t_outbox_lease WHERE lane = ?), 0), coalesce(@settle_run, '')`
 	sideState        = `SELECT EXISTS (SELECT 1 FROM t_outbox_extra), (SELECT min(due_at) FROM t_outbox_delayed)`
+	sideStateOfLane  = `SELECT EXISTS (SELECT 1 FROM t_outbox_extra x LEFT JOIN t_outbox_event e ON e.id = x.id WHERE x.id > 0%s), (SELECT min(t.due_at) FROM t_outbox_delayed t WHERE t.id > 0%s)`
 	eventAt          = `SELECT event_id FROM t_outbox_event WHERE id = ?`
 
 	// A commit that replicas must have may be seen before they have it.
@@ -53,11 +54,15 @@ func (l *Log) Load(ctx context.Context, lease relay.Lease) (relay.State, error) 
 			return err
 		}
 		var next timeColumn
-		if err := tx.QueryRowContext(ctx, sideState).Scan(&st.ExtraPending, &next); err != nil {
+		query := sideState
+		if l.lane().Of > 1 {
+			query = fmt.Sprintf(sideStateOfLane, l.ownRows("e.id", "e.aggregate_id"), l.ownRows("t.id", "t.aggregate_id"))
+		}
+		if err := tx.QueryRowContext(ctx, query).Scan(&st.ExtraPending, &next); err != nil {
 			return err
 		}
 		st.NextDelayed = next.Time
-		if st.Controls, err = relayControls(ctx, tx); err != nil {
+		if st.Controls, err = l.relayControls(ctx, tx); err != nil {
 			return err
 		}
 		st.Parked = st.Controls.Parked
@@ -112,7 +117,7 @@ const (
 	controlRows    = `SELECT kind, name FROM settle_control ORDER BY kind, name`
 	skipRows       = `SELECT event_id FROM settle_skip WHERE passed_at IS NULL ORDER BY event_id`
 	parkedKeys     = `SELECT k.destination, k.aggregate_id, k.parked, p.next_at, p.dead
-FROM (SELECT destination, aggregate_id, count(*) AS parked, min(park_no) AS head FROM t_outbox_parked GROUP BY destination, aggregate_id) k
+FROM (SELECT destination, aggregate_id, count(*) AS parked, min(park_no) AS head FROM t_outbox_parked%s GROUP BY destination, aggregate_id) k
 STRAIGHT_JOIN t_outbox_parked p ON p.park_no = k.head ORDER BY k.destination, k.aggregate_id`
 )
 
@@ -120,7 +125,7 @@ STRAIGHT_JOIN t_outbox_parked p ON p.park_no = k.head ORDER BY k.destination, k.
 func (l *Log) Controls(ctx context.Context) (relay.Controls, error) {
 	var ctl relay.Controls
 	err := snapshot(ctx, l.s.own, func(tx *sql.Tx) (err error) {
-		ctl, err = relayControls(ctx, tx)
+		ctl, err = l.relayControls(ctx, tx)
 		return err
 	})
 	if err != nil {
@@ -129,7 +134,10 @@ func (l *Log) Controls(ctx context.Context) (relay.Controls, error) {
 	return ctl, nil
 }
 
-func relayControls(ctx context.Context, tx *sql.Tx) (ctl relay.Controls, err error) {
+func (l *Log) relayControls(ctx context.Context, tx *sql.Tx) (ctl relay.Controls, err error) {
+	if err := laneEnd(ctx, tx, l.lane().Number, &ctl); err != nil {
+		return ctl, err
+	}
 	if err := tx.QueryRowContext(ctx, controlVersion).Scan(&ctl.Version); err != nil {
 		return ctl, err
 	}
@@ -143,11 +151,15 @@ func relayControls(ctx context.Context, tx *sql.Tx) (ctl relay.Controls, err err
 	if err != nil {
 		return ctl, err
 	}
+	own := l.ownRows("0", "aggregate_id")
+	if own != "" {
+		own = " WHERE true" + own
+	}
 	var k relay.ParkedKey
 	var due timeColumn
 	err = each(ctx, tx, []any{&k.Destination, &k.Key, &k.Rows, &due, &k.HeadDead}, func() {
 		k.HeadDue = due.Time
 		ctl.Parked = append(ctl.Parked, k)
-	}, parkedKeys)
+	}, fmt.Sprintf(parkedKeys, own))
 	return ctl, err
 }

@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,17 +53,23 @@ func (l *Log) sweep(ctx context.Context, tx *sql.Tx, limit int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	late, err := l.s.among(ctx, tx, runs, limit)
+	found, err := l.s.among(ctx, tx, runs, limit, l.ownRows("e.id", "e.aggregate_id"))
 	if err != nil {
 		return 0, err
 	}
+	decided, late := found, found
+	if l.lane().Of > 1 {
+		if decided, late, err = l.lateOfLane(ctx, tx, found); err != nil {
+			return 0, err
+		}
+	}
 	w := flushing{ctx: ctx, tx: tx, now: l.s.now().UTC()}
 	listed := w.late(late)
-	if w.tear(runs, late); w.err != nil {
+	if w.tear(runs, decided); w.err != nil {
 		return 0, w.err
 	}
 	switch {
-	case len(late) >= limit: // the same runs again
+	case len(found) >= limit && len(decided) > 0: // the same runs again
 	case len(runs) < sweepRuns:
 		l.sweepFrom = 0
 	default:
@@ -111,11 +116,12 @@ func gaps(ctx context.Context, q querier, query string, args ...any) ([]outboxlo
 	return runs, err
 }
 
-// among returns the lowest of the ids among runs that are there, sorted.
-func (s *Store) among(ctx context.Context, q querier, runs []outboxlog.Run, limit int) ([]int64, error) {
+// among returns the lowest of the ids among runs that are there and meet a
+// condition, if there is one, sorted.
+func (s *Store) among(ctx context.Context, q querier, runs []outboxlog.Run, limit int, condition string) ([]int64, error) {
 	var found []int64
 	var id int64
-	for _, f := range findQueries(runs) {
+	for _, f := range findQueries(runs, "e.id", condition) {
 		if err := each(ctx, q, []any{&id}, func() { found = append(found, id) }, s.reading(f.query), append(f.args, limit)...); err != nil {
 			return nil, err
 		}
@@ -131,13 +137,15 @@ const pruneMore = 10
 const (
 	lowestRow = `SELECT coalesce(min(id), ?) FROM t_outbox_event`
 
-	newestNumber = `SELECT seq FROM t_outbox_checkpoint WHERE lane = ? ORDER BY epoch DESC, number DESC LIMIT 1`
+	// Of every lane, also of those that have ended: the next generation begins
+	// where they are.
+	newestNumbers = `SELECT coalesce((SELECT c.seq FROM t_outbox_checkpoint c WHERE c.lane = n.lane ORDER BY c.epoch DESC, c.number DESC LIMIT 1), 0) FROM t_outbox_lane n`
 
 	// Of the rows that these tell of none is left.
 	passedCheckpoints = `SELECT seq FROM t_outbox_checkpoint FORCE INDEX (i_outbox_checkpoint_ids) WHERE last_id < ? ORDER BY last_id LIMIT ?`
 	emptyCheckpoints  = `SELECT seq FROM t_outbox_checkpoint FORCE INDEX (i_outbox_checkpoint_ids) WHERE last_id IS NULL LIMIT ?`
 
-	pruneWindow = `SELECT seq, first_id, last_id FROM t_outbox_checkpoint WHERE seq > ? AND lane = ? ORDER BY seq LIMIT ?`
+	pruneWindow = `SELECT seq, first_id, last_id FROM t_outbox_checkpoint WHERE seq > ? ORDER BY seq LIMIT ?`
 
 	// Each range is a constant: joined to the checkpoints, the table would be
 	// read from its beginning for each.
@@ -150,22 +158,22 @@ const (
 	oldRenewals     = `DELETE FROM settle_renewal WHERE scope = ? AND name = ? AND epoch = ? AND renewal_no < ?`
 )
 
-// prune deletes checkpoints and renewals. The newest checkpoint is the relay's
-// position; the others are kept while an event is there of which they know
-// where the broker has it.
+// prune deletes checkpoints of all lanes, and renewals. The newest checkpoint is
+// a lane's position; the others are kept while an event is there of which they
+// know where the broker has it.
 func (l *Log) prune(ctx context.Context, tx *sql.Tx, lease relay.Lease, limit int) error {
-	var lowest, newest int64
+	var lowest int64
 	if err := tx.QueryRowContext(ctx, lowestRow, int64(1)<<62).Scan(&lowest); err != nil {
 		return err
 	}
-	err := tx.QueryRowContext(ctx, newestNumber, lease.Lane).Scan(&newest)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return err
-	}
+	newest := map[int64]bool{}
 	var old []any
 	var seq int64
+	if err := each(ctx, tx, []any{&seq}, func() { newest[seq] = true }, newestNumbers); err != nil {
+		return err
+	}
 	take := func() {
-		if seq != newest {
+		if !newest[seq] {
 			old = append(old, seq)
 		}
 	}
@@ -175,7 +183,7 @@ func (l *Log) prune(ctx context.Context, tx *sql.Tx, lease relay.Lease, limit in
 	if err := each(ctx, tx, []any{&seq}, take, emptyCheckpoints, limit*pruneMore); err != nil {
 		return err
 	}
-	between, err := l.prunable(ctx, tx, lease.Lane, newest, limit)
+	between, err := l.prunable(ctx, tx, newest, limit)
 	if err != nil {
 		return err
 	}
@@ -190,7 +198,7 @@ func (l *Log) prune(ctx context.Context, tx *sql.Tx, lease relay.Lease, limit in
 }
 
 // prunable looks at checkpoints between rows that stay, a window at a time.
-func (l *Log) prunable(ctx context.Context, tx *sql.Tx, lane int, newest int64, limit int) ([]any, error) {
+func (l *Log) prunable(ctx context.Context, tx *sql.Tx, newest map[int64]bool, limit int) ([]any, error) {
 	type window struct{ seq, first, last int64 }
 	var all []window
 	var seq int64
@@ -198,10 +206,10 @@ func (l *Log) prunable(ctx context.Context, tx *sql.Tx, lane int, newest int64, 
 	n, end := 0, int64(0)
 	err := each(ctx, tx, []any{&seq, &first, &last}, func() {
 		n, end = n+1, seq
-		if first.set && seq != newest {
+		if first.set && !newest[seq] {
 			all = append(all, window{seq, first.int64, last.int64})
 		}
-	}, pruneWindow, l.pruneFrom, lane, limit)
+	}, pruneWindow, l.pruneFrom, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,10 @@ type outboxStore = storetest.OutboxStore[*sql.Tx]
 
 func TestTheOutboxKeepsEveryRuleOfTheSuite(t *testing.T) { storetest.RunOutbox(t, outboxes(t)) }
 
+func TestTheOutboxKeepsEveryRuleOfLanes(t *testing.T) { storetest.RunLanes(t, outboxes(t)) }
+
+func TestEveryRuleOfLanesFailsABrokenStore(t *testing.T) { broken.RunLanes(t, outboxes(t)) }
+
 func TestEveryRuleOfTheOutboxSuiteFailsABrokenStore(t *testing.T) { broken.RunOutbox(t, outboxes(t)) }
 
 // testClock is a clock that a test moves.
