@@ -1,5 +1,5 @@
 // An order service as a GORM user writes it: an order and its event in one
-// transaction on PostgreSQL, a relay, and a consumer whose effect is a mail.
+// transaction on PostgreSQL or MySQL, a relay, and a consumer whose effect is a mail.
 package main
 
 import (
@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 
-	gormpostgres "gorm.io/driver/postgres"
 	"gorm.io/gorm"
 
 	"github.com/settlemq/settle"
@@ -19,13 +18,12 @@ import (
 	"github.com/settlemq/settle/broker/nats/embedded"
 	"github.com/settlemq/settle/consumer"
 	"github.com/settlemq/settle/relay"
-	"github.com/settlemq/settle/store/postgres"
 )
 
 func main() {
 	url := os.Getenv("DATABASE_URL")
 	if url == "" {
-		fmt.Fprintln(os.Stderr, "set DATABASE_URL, for instance to postgres://user:password@127.0.0.1:5432/name")
+		fmt.Fprintln(os.Stderr, "set DATABASE_URL to postgres://user:password@127.0.0.1:5432/name or mysql://user:password@127.0.0.1:3306/name")
 		os.Exit(2)
 	}
 	if err := run(context.Background(), url, os.Stdout); err != nil {
@@ -36,12 +34,12 @@ func main() {
 
 // run places one order, waits for its mail, prints it, and ends everything.
 func run(ctx context.Context, url string, out io.Writer) (err error) {
-	store, err := postgres.Open(ctx, url, postgres.Config{})
+	store, err := openDatabase(ctx, url)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	db, done, err := open(url, &gorm.Config{})
+	defer func() { err = errors.Join(err, store.close()) }()
+	db, done, err := open(store.gorm, &gorm.Config{})
 	if err != nil {
 		return err
 	}
@@ -62,7 +60,7 @@ func run(ctx context.Context, url string, out io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, broker.Close()) }()
 
-	s := &orders{db: db, outbox: store}
+	s := &orders{db: db, outbox: store.outbox}
 	o := Order{ID: "o-" + settle.NewID(), Customer: "Ada", Amount: "11.77"}
 	if err := s.place(ctx, o); err != nil {
 		return err
@@ -70,7 +68,7 @@ func run(ctx context.Context, url string, out io.Writer) (err error) {
 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	mailer := consumer.New("mailer", broker, store.Inbox(), consumer.Config{})
+	mailer := consumer.New("mailer", broker, store.inbox, consumer.Config{})
 	mailer.Handle("order.created", func(ctx context.Context, tx *sql.Tx, e *settle.Event) error {
 		if e.AggregateID == o.ID {
 			defer stop() // ends the program; what is in hand is committed first
@@ -78,7 +76,7 @@ func run(ctx context.Context, url string, out io.Writer) (err error) {
 		return s.thank(ctx, tx, e)
 	})
 	relayed := make(chan error, 1)
-	go func() { relayed <- relay.New(store.Log(), broker, relay.Config{}).Run(ctx) }()
+	go func() { relayed <- relay.New(store.log, broker, relay.Config{}).Run(ctx) }()
 	if err := mailer.Run(ctx); err != nil {
 		stop()
 		return errors.Join(err, <-relayed)
@@ -97,8 +95,8 @@ func run(ctx context.Context, url string, out io.Writer) (err error) {
 
 // open returns GORM's own pool on the database, with the tables of the
 // business. It may be any pool, as long as it is the same database and schema.
-func open(url string, cfg *gorm.Config) (db *gorm.DB, done func() error, err error) {
-	db, err = gorm.Open(gormpostgres.Open(url), cfg)
+func open(dialect gorm.Dialector, cfg *gorm.Config) (db *gorm.DB, done func() error, err error) {
+	db, err = gorm.Open(dialect, cfg)
 	if err != nil {
 		return nil, nil, err
 	}

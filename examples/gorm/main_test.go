@@ -14,46 +14,71 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/relay"
-	"github.com/settlemq/settle/store/postgres"
 )
 
-// database returns the URL of a schema of the test's own, dropped when it ends.
-func database(t *testing.T) string {
+// databases are the URLs of databases of the test's own, by kind. They are
+// dropped when it ends.
+var databases = map[string]func(t *testing.T) string{"PostgreSQL": onPostgres, "MySQL": onMySQL}
+
+// server returns the URL that a variable names, or skips the test.
+func server(t *testing.T, variable, service string) *url.URL {
 	t.Helper()
-	at := os.Getenv("SETTLE_TEST_POSTGRES")
+	at := os.Getenv(variable)
 	if at == "" {
 		if os.Getenv("CI") != "" {
-			t.Fatal("SETTLE_TEST_POSTGRES is not set: export it with the URL that `scripts/services up postgres` prints")
+			t.Fatalf("%s is not set: export it with the URL that `scripts/services up %s` prints", variable, service)
 		}
-		t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: SETTLE_TEST_POSTGRES is not set; `scripts/services up postgres` prints its value")
+		t.Skipf("SKIPPED, NOTHING OF THIS IS PROVED: %s is not set; `scripts/services up %s` prints its value", variable, service)
 	}
 	u, err := url.Parse(at)
 	if err != nil {
-		t.Fatal("SETTLE_TEST_POSTGRES can't be read")
+		t.Fatalf("%s can't be read", variable)
 	}
-	schema := "test_" + strings.ReplaceAll(settle.NewID(), "-", "")
+	return u
+}
+
+func onPostgres(t *testing.T) string {
+	u := server(t, "SETTLE_TEST_POSTGRES", "postgres")
+	at, schema := u.String(), "test_"+strings.ReplaceAll(settle.NewID(), "-", "")
 	q := u.Query()
 	q.Set("search_path", schema)
 	u.RawQuery = q.Encode()
-	t.Cleanup(func() {
-		db, err := sql.Open("pgx", at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err = db.Exec("DROP SCHEMA IF EXISTS " + schema + " CASCADE"); errors.Join(err, db.Close()) != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { execute(t, "pgx", at, "DROP SCHEMA IF EXISTS "+schema+" CASCADE") })
 	return u.String()
 }
 
-func TestAnOrderPlacedThroughGORMHasItsEffect(t *testing.T) {
-	var out strings.Builder
-	if err := run(t.Context(), database(t), &out); err != nil {
+func onMySQL(t *testing.T) string {
+	u := server(t, "SETTLE_TEST_MYSQL", "mariadb")
+	dsn, name := mysqlDSN(u), "test_"+strings.ReplaceAll(settle.NewID(), "-", "")
+	execute(t, "mysql", dsn, "CREATE DATABASE "+name)
+	t.Cleanup(func() { execute(t, "mysql", dsn, "DROP DATABASE "+name) })
+	u.Path = "/" + name
+	return u.String()
+}
+
+func execute(t *testing.T, driver, dsn, query string) {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if out.String() != "Thank you, Ada, for 11.77\n" {
-		t.Errorf("printed %q", out.String())
+	if _, err = db.Exec(query); errors.Join(err, db.Close()) != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnOrderPlacedThroughGORMHasItsEffect(t *testing.T) {
+	for kind, own := range databases {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			var out strings.Builder
+			if err := run(t.Context(), own(t), &out); err != nil {
+				t.Fatal(err)
+			}
+			if out.String() != "Thank you, Ada, for 11.77\n" {
+				t.Errorf("printed %q", out.String())
+			}
+		})
 	}
 }
 
@@ -61,29 +86,32 @@ func TestAnOrderPlacedThroughGORMHasItsEffect(t *testing.T) {
 type service struct {
 	*testing.T
 	*orders
-	store *postgres.Store
+	store database
 }
 
-// inBothModes runs f with and without prepared statements.
+// inBothModes runs f on each kind of database, with and without prepared
+// statements.
 func inBothModes(t *testing.T, f func(s service)) {
-	for name, cfg := range map[string]*gorm.Config{"plain": {}, "prepared statements": {PrepareStmt: true}} {
-		t.Run(name, func(t *testing.T) {
-			at := database(t)
-			store, err := postgres.Open(t.Context(), at, postgres.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			db, done, err := open(at, cfg)
-			if err != nil {
-				t.Fatal(errors.Join(err, store.Close()))
-			}
-			t.Cleanup(func() {
-				if err := errors.Join(done(), store.Close()); err != nil {
-					t.Error(err)
+	for kind, own := range databases {
+		for name, cfg := range map[string]gorm.Config{"plain": {}, "prepared statements": {PrepareStmt: true}} {
+			t.Run(kind+", "+name, func(t *testing.T) {
+				t.Parallel()
+				store, err := openDatabase(t.Context(), own(t))
+				if err != nil {
+					t.Fatal(err)
 				}
+				db, done, err := open(store.gorm, &cfg)
+				if err != nil {
+					t.Fatal(errors.Join(err, store.close()))
+				}
+				t.Cleanup(func() {
+					if err := errors.Join(done(), store.close()); err != nil {
+						t.Error(err)
+					}
+				})
+				f(service{t, &orders{db: db, outbox: store.outbox}, store})
 			})
-			f(service{t, &orders{db: db, outbox: store}, store})
-		})
+		}
 	}
 }
 
@@ -104,7 +132,7 @@ func (s service) wantSent(orders ...string) {
 	s.Helper()
 	ctx, stop := context.WithCancel(s.Context())
 	broker, ended := make(told, 100), make(chan error)
-	go func() { ended <- relay.New(s.store.Log(), broker, relay.Config{}).Run(ctx) }()
+	go func() { ended <- relay.New(s.store.log, broker, relay.Config{}).Run(ctx) }()
 	defer func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -202,7 +230,7 @@ func TestAHandlerThatFailsLeavesNothingThatItWroteThroughGORM(t *testing.T) {
 		e := &settle.Event{ID: settle.NewID(), Type: "order.created", AggregateID: "1", Payload: []byte(`{"orderId":"1"}`)}
 		item := settle.Item{Attempt: 1, Record: settle.Record{Event: e, Raw: settle.AppendEnvelope(nil, e), Key: "1"}}
 		for _, fails := range []error{errNo, nil} {
-			_, err := s.store.Inbox().Apply(s.Context(), settle.Work{Group: "mailer", Items: []settle.Item{item}}, func(ctx context.Context, tx *sql.Tx, _ int) error {
+			_, err := s.store.inbox.Apply(s.Context(), settle.Work{Group: "mailer", Items: []settle.Item{item}}, func(ctx context.Context, tx *sql.Tx, _ int) error {
 				return errors.Join(s.thank(ctx, tx, e), within(ctx, s.db, tx).Transaction(func(tx *gorm.DB) error { return fails }))
 			})
 			if err != nil {
