@@ -81,7 +81,8 @@ func classify(err error) error {
 		return &ExitError{Code: exit.Code, Err: err}
 	case errors.As(err, &wrong):
 		return usagef("--db: %w", err)
-	case errors.Is(err, migrate.ErrUndelivered), errors.Is(err, govern.ErrLeads), errors.Is(err, migrate.ErrWouldBeSent), errors.Is(err, migrate.ErrNewerSchema), errors.Is(err, migrate.ErrOccupied), errors.Is(err, migrate.ErrNotAdoptable), errors.Is(err, migrate.ErrOneLayout):
+	case errors.Is(err, migrate.ErrUndelivered), errors.Is(err, govern.ErrLeads), errors.Is(err, migrate.ErrWouldBeSent), errors.Is(err, migrate.ErrNewerSchema), errors.Is(err, migrate.ErrOccupied), errors.Is(err, migrate.ErrNotAdoptable), errors.Is(err, migrate.ErrOneLayout),
+		errors.Is(err, migrate.ErrOneTable), errors.Is(err, migrate.ErrNotDivided):
 		return finding(err)
 	}
 	return unreachablef("%w", err)
@@ -91,8 +92,8 @@ func (a *app) migrateCommand() *cobra.Command {
 	var (
 		of     schemas
 		as     adopting
+		shape  shaping
 		dryRun bool
-		lean   bool
 	)
 	c := group("migrate", "Make the tables of a database, and bring them up to date", a.migrateStatusCommand(), a.migrateDownCommand())
 	c.Long = "Migrate makes the tables that producers, relays and consumers use, or brings them to the schema of this program.\n" +
@@ -103,7 +104,9 @@ func (a *app) migrateCommand() *cobra.Command {
 		"settle; nothing is created or altered in the schema of the table.\n\n" +
 		"With --lean the outbox, of Settle's own and in PostgreSQL, has no indexes on order id, business key and trace, which\n" +
 		"cost each insert and serve only people who search: a trail then finds what stands only in the outbox by its event id.\n" +
-		"--lean on tables in use drops them and --lean=false makes them, while everybody goes on; without it they stay as they are."
+		"--lean on tables in use drops them and --lean=false makes them, while everybody goes on; without it they stay as they are.\n\n" +
+		"With --partitioned that outbox is divided into tables by ranges of ids, so that what is old goes a table at a time.\n" +
+		"On tables in use everybody waits meanwhile: the rows are read once, and with --partitioned=false all are written anew."
 	c.Use = "migrate --db URL"
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
@@ -112,27 +115,24 @@ func (a *app) migrateCommand() *cobra.Command {
 		if err := as.check(c); err != nil {
 			return err
 		}
-		var layout migrate.Layout
-		if c.Flags().Changed("lean") {
-			layout = map[bool]migrate.Layout{true: migrate.LayoutLean, false: migrate.LayoutFull}[lean]
-		}
-		if as.adopt && layout != "" {
-			return usagef("--lean does not go with --adopt: the indexes of an adopted table are its owner's")
+		to, err := shape.wanted(c, as.adopt)
+		if err != nil {
+			return err
 		}
 		if as.adopt {
 			return a.adopt(c.Context(), &of, &as, dryRun)
 		}
 		return of.each(c.Context(), !dryRun, func(name string, s *migrate.Schema) error {
 			if dryRun {
-				return a.printPlan(name, func() (string, error) { return planWithLayout(c.Context(), s, layout) })
+				return a.printPlan(name, func() (string, error) { return to.plan(c.Context(), s) })
 			}
-			return a.migrateUp(c.Context(), name, s, layout)
+			return a.migrateUp(c.Context(), name, s, to)
 		})
 	}
 	of.flags(c)
 	as.flags(c)
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the SQL and change nothing")
-	c.Flags().BoolVar(&lean, "lean", false, "the outbox without the indexes that people search by; =false makes them again (default: as it is, and new ones with them)")
+	shape.flags(c)
 	return c
 }
 
@@ -180,8 +180,10 @@ func (a *app) printNothingAbove(name string, version int64) error {
 type sourceStep struct {
 	Source string `json:"source,omitempty"`
 	migrate.Step
-	// Layout of the source's outbox, where it can have several.
-	Layout migrate.Layout `json:"layout,omitempty"`
+	// Layout of the source's outbox, where it can have several, and how many ids
+	// each of its partitions takes; 0 where it is one table.
+	Layout       migrate.Layout `json:"layout,omitempty"`
+	PartitionIDs int64          `json:"partition_ids,omitempty"`
 }
 
 func (a *app) migrateStatusCommand() *cobra.Command {
@@ -192,7 +194,7 @@ func (a *app) migrateStatusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status --db URL",
 		Short: "List the migrations that a database has and those that it lacks",
-		Long: "Status lists every migration, and the layout of an outbox in PostgreSQL (see --lean). It changes nothing, and ends\n" +
+		Long: "Status lists every migration, and the layout of an outbox in PostgreSQL (see --lean, --partitioned). It changes nothing, and ends\n" +
 			"with 1 when a migration is missing.",
 		Args: exactly(0, ""),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -203,8 +205,12 @@ func (a *app) migrateStatusCommand() *cobra.Command {
 					return err
 				}
 				layout, err := s.Layout(c.Context())
+				if err != nil {
+					return err
+				}
+				ids, err := s.PartitionWidth(c.Context())
 				for _, step := range steps {
-					all = append(all, sourceStep{name, step, layout})
+					all = append(all, sourceStep{name, step, layout, ids})
 					if !step.Applied {
 						missing++
 					}
@@ -241,7 +247,11 @@ func (a *app) printStatus(all []sourceStep, asJSON bool) error {
 			return err
 		}
 		if last := i+1 == len(all) || all[i+1].Version < s.Version; last && s.Layout != "" {
-			if _, err := fmt.Fprintf(a.Out, "%slayout %s\n", s.Source, s.Layout); err != nil {
+			in := ""
+			if s.PartitionIDs > 0 {
+				in = fmt.Sprintf(", in partitions of %d ids", s.PartitionIDs)
+			}
+			if _, err := fmt.Fprintf(a.Out, "%slayout %s%s\n", s.Source, s.Layout, in); err != nil {
 				return err
 			}
 		}

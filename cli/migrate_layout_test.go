@@ -75,3 +75,48 @@ func TestADatabaseWithoutALeanLayoutIsRefusedAndNotMigrated(t *testing.T) {
 	}
 	must(t, cli.ExitUsage, "migrate", "--lean", "--adopt", "--db", "postgres://127.0.0.1:1/x")
 }
+
+func TestAnOutboxIsMadeInPartitionsAndMadeOneTableAgain(t *testing.T) {
+	at := postgresSchema(t)
+	// Run by hand, the plan is the migration.
+	plan := must(t, cli.ExitOK, "migrate", "--db", at, "--partitioned", "--partition-ids", "1000", "--lean", "--dry-run")
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	execPostgres(t, at, "CREATE SCHEMA "+u.Query().Get("search_path"))
+	execPostgres(t, at, plan)
+	if out := must(t, cli.ExitOK, "migrate", "--db", at, "--partitioned", "--lean"); out != "nothing to do\n" {
+		t.Errorf("after the plan migrate says\n%s", out)
+	}
+	if out := must(t, cli.ExitOK, "migrate", "status", "--db", at); !strings.HasSuffix(out, "layout lean, in partitions of 1000 ids\n") {
+		t.Errorf("status ends with\n%s", out)
+	}
+	if out := must(t, cli.ExitOK, "migrate", "status", "--json", "--db", at); !strings.Contains(out, `"partition_ids": 1000`) && !strings.Contains(out, `"partition_ids":1000`) {
+		t.Errorf("status does not say how wide partitions are:\n%s", out)
+	}
+	execPostgres(t, at, insertOne)
+	if out := must(t, cli.ExitOK, "migrate", "--db", at, "--partitioned=false"); !strings.Contains(out, "INSERT INTO t_outbox_event SELECT * FROM t_outbox_event_old") {
+		t.Errorf("on the way back it says\n%s", out)
+	}
+	if out := must(t, cli.ExitOK, "migrate", "status", "--db", at); !strings.HasSuffix(out, "layout lean\n") {
+		t.Errorf("status ends with\n%s", out)
+	}
+	if out := must(t, cli.ExitOK, "trail", "e-1", "--db", "order="+at); !strings.Contains(out, "appended") {
+		t.Errorf("the trail of an event from before says\n%s", out)
+	}
+	must(t, cli.ExitOK, "migrate", "--db", at, "--partitioned")
+	execPostgres(t, at, strings.Replace(insertOne, "e-1", "e-2", 1))
+	if out := must(t, cli.ExitFinding, "migrate", "down", "--db", at, "--to", "0"); !strings.Contains(out, "2 events are not sent") {
+		t.Errorf("down says\n%s", out)
+	}
+	execPostgres(t, at, "DELETE FROM t_outbox_event")
+	must(t, cli.ExitOK, "migrate", "down", "--db", at, "--to", "0")
+	path := filepath.Join(t.TempDir(), "order.db")
+	if out := must(t, cli.ExitFinding, "migrate", "--partitioned", "--db", sqliteURL(path)); !strings.Contains(out, "in PostgreSQL can be divided into partitions") {
+		t.Errorf("of SQLite it says\n%s", out)
+	}
+	for _, wrong := range [][]string{{"--partition-ids", "1000"}, {"--partitioned", "--partition-ids", "10"}, {"--partitioned", "--adopt"}} {
+		must(t, cli.ExitUsage, append([]string{"migrate", "--db", at}, wrong...)...)
+	}
+}

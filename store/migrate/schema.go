@@ -40,6 +40,8 @@ type Source struct {
 	Before func(ctx context.Context, db *sql.DB) (string, error)
 	// Layouts changes the layout of the outbox; nil where there is only one.
 	Layouts Layouts
+	// Partitions divides the outbox; nil where it is one table for ever.
+	Partitions Partitions
 	// Close ends what was opened for this.
 	Close func() error
 }

@@ -131,6 +131,9 @@ func (s *Store) setUp(ctx context.Context, cfg *pgx.ConnConfig, schema string) (
 	if s.adopted, err = loadAdoption(ctx, conn); err == nil && s.adopted != nil {
 		s.project, s.status = newProjection(s.adopted), newStatusSweep(s.adopted)
 	}
+	if err == nil {
+		err = s.lookWhetherPartitioned(ctx, conn)
+	}
 	if err != nil {
 		return pooled, err
 	}

@@ -142,6 +142,8 @@ type examination struct {
 	outbox *outboxShape
 	// adopted is how the table of another owner is read; nil for one of our own.
 	adopted *adoption
+	// partitioned is how an outbox of our own is divided.
+	partitioned layoutFound
 }
 
 type setting struct{ value, source string }
@@ -182,7 +184,10 @@ func (x *examination) begin(ctx context.Context) error {
 	if err := x.findAdopted(ctx); err != nil {
 		return err
 	}
-	x.outbox, err = x.shape(ctx)
+	if x.outbox, err = x.shape(ctx); err != nil || x.outbox == nil || x.adopted != nil {
+		return err
+	}
+	x.partitioned, err = findPartitions(ctx, x.conn)
 	return err
 }
 

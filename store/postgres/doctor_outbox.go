@@ -19,6 +19,7 @@ func (x *examination) outboxChecks() []check {
 		{"sequence", "an id that is given again is refused, or lies behind the relay where nobody reads", x.sequenceBehind},
 		{"payload", "consumers get the payload as the database returns it, and it may be another text than was written", x.payload},
 		{"generation", "a relay whose position belongs to another life of the table (restored, emptied) stops", x.generation},
+		{"partitions", "what is done goes a partition at a time only where the relay may drop it and makes others ahead", x.partitions},
 		{"never_sent", "a row below the relay's position that was never sent, because a program has chosen its id itself, counts as sent and is deleted as such", x.neverSent},
 	}
 }

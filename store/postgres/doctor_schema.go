@@ -186,6 +186,12 @@ func (x *examination) indexes(ctx context.Context) (diagnosis, error) {
 		things = slices.DeleteFunc(things, func(w wanted) bool { return slices.Contains(searchIndexNames(), w.name) })
 	}
 	var p problems
+	if x.partitioned.is {
+		things = slices.DeleteFunc(things, func(w wanted) bool { return w.name == "u_outbox_event" })
+		if err := x.partitionIndexes(ctx, &p); err != nil {
+			return diagnosis{}, err
+		}
+	}
 	for _, w := range things {
 		switch ok, there := valid[w.name]; {
 		case !there:

@@ -22,10 +22,20 @@ const (
 	eventAt = `SELECT event_id FROM settle_outbox_row() WHERE id = $1`
 )
 
+// keepOutbox has a change of partitions wait for the transaction. Said before
+// anything is read: a state that is older than a change would lack the rows that
+// the change has written anew, and they would count as deleted.
+const keepOutbox = `LOCK TABLE ONLY t_outbox_event IN ACCESS SHARE MODE`
+
 // snapshot runs f in a transaction that sees one committed state of the
 // database and can't write.
 func (s *Store) snapshot(ctx context.Context, f func(tx pgx.Tx) error) error {
 	return explain(pgx.BeginTxFunc(ctx, s.own, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if s.partitioned.Load() {
+			if _, err := tx.Exec(ctx, keepOutbox); err != nil {
+				return err
+			}
+		}
 		if _, err := tx.Exec(ctx, readSettings, ms(s.cfg.StatementTimeout), ms(s.cfg.IdleTimeout)); err != nil {
 			return err
 		}

@@ -139,20 +139,31 @@ const pruneMore = 10
 
 // Retain implements relay.Store. It looks at no more than limit rows and ten
 // times as many checkpoints, as many where it found much to delete, and goes on
-// behind them at the next call.
+// behind them at the next call. Of an outbox in partitions it drops whole ones
+// first, at least one where it may.
 func (l *Log) Retain(ctx context.Context, lease relay.Lease, before time.Time, limit int) (int, error) {
+	dropped, rest := 0, before
+	if l.lane().Index == 0 {
+		var err error
+		if dropped, rest, err = l.keepPartitions(ctx, lease, before, limit); err != nil {
+			return 0, fmt.Errorf("keep partitions: %w", err)
+		}
+	}
 	gone := 0
 	err := l.write(ctx, lease, func(tx pgx.Tx) (err error) {
-		if l.lane().Index > 0 {
-			return l.pruneRenewals(ctx, tx, lease) // the first lane deletes for all
+		if l.lane().Index > 0 { // the first lane deletes for all
+			if err := l.s.lookWhetherPartitioned(ctx, tx); err != nil {
+				return err
+			}
+			return l.pruneRenewals(ctx, tx, lease)
 		}
-		if !before.IsZero() {
-			if gone, err = l.retain(ctx, tx, before, limit); err != nil {
+		if !rest.IsZero() && dropped < limit {
+			if gone, err = l.retain(ctx, tx, rest, limit-dropped); err != nil {
 				return err
 			}
 		}
 		checkpoints := limit * pruneMore
-		if gone >= limit/2 { // the next call is near
+		if dropped+gone >= limit/2 { // the next call is near
 			checkpoints = limit
 		}
 		return l.prune(ctx, tx, lease, checkpoints)
@@ -160,7 +171,7 @@ func (l *Log) Retain(ctx context.Context, lease relay.Lease, before time.Time, l
 	if err != nil {
 		return 0, fmt.Errorf("delete what is done: %w", err)
 	}
-	return gone, nil
+	return dropped + gone, nil
 }
 
 func (l *Log) retain(ctx context.Context, tx pgx.Tx, before time.Time, limit int) (int, error) {

@@ -33,8 +33,9 @@ const eventColumns = 17
 var appendSizes = [...]int{64, 8, 1}
 
 // appendQueries are the statements for each of appendSizes: for events whose ids
-// are new, and for those whose ids the caller has chosen.
-type appendQueries struct{ fresh, given [len(appendSizes)]string }
+// are new, and for those whose ids the caller has chosen, of an outbox that is
+// one table and of one in partitions.
+type appendQueries struct{ fresh, given, partitioned [len(appendSizes)]string }
 
 func newAppendQueries() (q appendQueries) {
 	for i, n := range appendSizes {
@@ -52,6 +53,7 @@ func newAppendQueries() (q appendQueries) {
 		}
 		q.fresh[i] = string(append(b, ')'))
 		q.given[i] = q.fresh[i] + unlessKnown
+		q.partitioned[i] = q.fresh[i] + unlessAny
 	}
 	return q
 }
@@ -103,8 +105,15 @@ func (s *Store) append(ctx context.Context, tx appending, events []*settle.Event
 	if fresh {
 		return s.insertFresh(ctx, tx, events)
 	}
+	if s.partitioned.Load() {
+		return s.insertPartitioned(ctx, tx, events)
+	}
 	stored := make([]int64, 0, len(events))
 	err = s.insertGiven(ctx, tx, events, &stored)
+	if hasState(err, stateNoSuchConflict) {
+		s.partitioned.Store(true)
+		return fmt.Errorf("append %d events: the outbox has been divided into partitions since this program began; try again: %w", len(events), err)
+	}
 	if errors.Is(err, settle.ErrDuplicateEvent) {
 		// Nobody else sees them before the commit: their ids are never used.
 		for _, id := range stored {

@@ -39,6 +39,9 @@ func (o PgxOutbox) Queue(b *pgx.Batch, events ...*settle.Event) error {
 	if err != nil {
 		return err
 	}
+	if !fresh && o.s.partitioned.Load() {
+		return o.s.queuePartitioned(b, events)
+	}
 	for i, size := range appendSizes {
 		for ; len(events) >= size; events = events[size:] {
 			args := appendEvents(make([]any, 0, eventColumns*size), events[:size])

@@ -19,6 +19,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -56,6 +57,8 @@ type Store struct {
 	project projection
 	status  statusSweep
 	appends appendQueries
+	// partitioned is whether the outbox was in partitions when that was last seen.
+	partitioned atomic.Bool
 	// shared is the consume log that foreign consumers write to; nil: none do.
 	shared *sharing
 }

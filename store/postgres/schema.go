@@ -80,6 +80,7 @@ func openSchema(ctx context.Context, url string, create bool) (*migrate.Schema, 
 	}
 	if !adopted {
 		source.Layouts = &searchIndexes{db: source.DB, files: files, cfg: cfg}
+		source.Partitions = &partitioning{there: source.DB != nil, files: files, cfg: cfg}
 	}
 	return migrate.NewSchema(source), nil
 }

@@ -100,11 +100,19 @@ func (l *searchIndexes) Steps(ctx context.Context, to migrate.Layout) (steps []s
 	if err != nil {
 		return nil, err
 	}
+	parts, err := l.partitions(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, w := range things {
 		if w.kind != wantIndex || !slices.Contains(searchIndexNames(), w.name) {
 			continue
 		}
 		ok, there := valid[w.name]
+		if len(parts) > 0 {
+			steps = append(steps, ofPartitions(w, parts, to, there, ok)...)
+			continue
+		}
 		// One that is not complete was left by a build that was stopped.
 		if there && (to == migrate.LayoutLean || !ok) {
 			steps = append(steps, "DROP INDEX CONCURRENTLY "+w.name)
@@ -114,6 +122,43 @@ func (l *searchIndexes) Steps(ctx context.Context, to migrate.Layout) (steps []s
 		}
 	}
 	return steps, nil
+}
+
+func (l *searchIndexes) partitions(ctx context.Context) (names []string, err error) {
+	rows, err := l.db.QueryContext(ctx, readOutboxPartitions)
+	if err != nil {
+		return nil, explain(err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name, new(string)); err != nil {
+			return nil, explain(err)
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names, explain(rows.Err())
+}
+
+// ofPartitions is an index of all partitions: it is whole when each of them has
+// its own. The server knows no CONCURRENTLY for the whole, only for each; what
+// is left waits for whoever has used the table, and not for long.
+func ofPartitions(w wanted, parts []string, to migrate.Layout, there, ok bool) (steps []string) {
+	soon := func(sql string) string { return "SET lock_timeout = '5s'; " + sql + "; RESET lock_timeout" }
+	if there && (to == migrate.LayoutLean || !ok) {
+		steps = append(steps, soon("DROP INDEX "+w.name))
+	}
+	if to != migrate.LayoutFull || there && ok {
+		return steps
+	}
+	steps = append(steps, soon(strings.Replace(w.sql, " ON t_outbox_event ", " ON ONLY t_outbox_event ", 1)))
+	for _, p := range parts {
+		own := p + "_" + w.name
+		sql := strings.Replace(w.sql, "CREATE INDEX "+w.name+" ON t_outbox_event ", "CREATE INDEX CONCURRENTLY "+own+" ON "+p+" ", 1)
+		steps = append(steps, "DROP INDEX CONCURRENTLY IF EXISTS "+own, sql, "ALTER INDEX "+w.name+" ATTACH PARTITION "+own)
+	}
+	return steps
 }
 
 // The lock of migrations would not do: who waits for it is in the middle of a
