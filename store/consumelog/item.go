@@ -51,6 +51,18 @@ func NewItem(it *settle.Item, no int64) Item {
 	return n
 }
 
+// Fit returns the item with what fit makes of its ids and keys, for a database
+// that does not hold any text. fit must keep different ones different.
+func (it Item) Fit(fit func(string) string) Item {
+	it.EventID, it.Key, it.Supersedes = fit(it.EventID), fit(it.Key), fit(it.Supersedes)
+	if key := fit(it.EffectKey); key != it.EffectKey {
+		changed := *it.Item
+		changed.EffectKey = key
+		it.Item = &changed
+	}
+	return it
+}
+
 func placeID(r *settle.Record) string {
 	sum := sha256.Sum256(r.Raw)
 	return fmt.Sprintf("record:%s/%d/%d:%s", r.At.Topic, r.At.Partition, r.Position, hex.EncodeToString(sum[:4]))

@@ -111,13 +111,8 @@ func (a *apply) loadMore(db context.Context, f *consumelog.Facts, waiting bool) 
 func (a *apply) number() {
 	a.items = make([]consumelog.Item, len(a.w.Items))
 	for i := range a.w.Items {
-		it := consumelog.NewItem(&a.w.Items[i], firstNumber+int64(i))
-		it.EventID, it.EventType, it.Key, it.Supersedes = fit(it.EventID), clean(it.EventType), fit(it.Key), fit(it.Supersedes)
-		if it.EffectKey != "" && fit(it.EffectKey) != it.EffectKey {
-			changed := *it.Item
-			changed.EffectKey = fit(it.EffectKey)
-			it.Item = &changed
-		}
+		it := consumelog.NewItem(&a.w.Items[i], firstNumber+int64(i)).Fit(fit)
+		it.EventType = clean(it.EventType)
 		a.items[i] = it
 	}
 }

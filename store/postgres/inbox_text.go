@@ -10,12 +10,13 @@ import (
 const maxIndexed = 800
 
 // fit makes an id or a key, which a foreign producer may have chosen, fit for a
-// column that is indexed. The same one always becomes the same; the record
-// itself is kept as it was found.
+// column that is indexed. Different ones stay different, and the same one always
+// becomes the same; the record itself is kept as it was found.
 func fit(s string) string {
-	if len(s) > maxIndexed {
-		sum := sha256.Sum256([]byte(s))
-		s = s[:maxIndexed-70] + "…" + hex.EncodeToString(sum[:])
+	kept := clean(s)
+	if len(s) <= maxIndexed && kept == s {
+		return s
 	}
-	return clean(s)
+	sum := sha256.Sum256([]byte(s))
+	return clean(s[:min(len(s), maxIndexed-70)]) + "…" + hex.EncodeToString(sum[:])
 }

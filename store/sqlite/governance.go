@@ -56,7 +56,7 @@ func (g *Governance) DeadLetters(ctx context.Context, f govern.Filter) ([]govern
 	case len(f.IDs) > 0:
 		query, args = listLettersIDs, append(args, list(f.IDs))
 	case f.Key != "":
-		query, args = listLettersKey, append(args, f.Key)
+		query, args = listLettersKey, append(args, fit(f.Key))
 	case f.State == "any":
 		query = listLettersAny
 	}

@@ -39,7 +39,7 @@ func (a *apply) number(db context.Context) error {
 	}
 	a.items = make([]consumelog.Item, len(a.w.Items))
 	for i := range a.w.Items {
-		a.items[i] = consumelog.NewItem(&a.w.Items[i], a.base+1+int64(i))
+		a.items[i] = consumelog.NewItem(&a.w.Items[i], a.base+1+int64(i)).Fit(fit)
 	}
 	return nil
 }
