@@ -40,6 +40,8 @@ var imports = map[string]struct{ ours, others []string }{
 	"store/storetest":        {ours: []string{"", "relay", "govern"}},
 	"store/storetest/broken": {ours: []string{"", "relay", "govern", "store/storetest"}},
 
+	"store/storetest/concurrent": {ours: []string{"", "relay", "consumer", "govern", "broker/memory"}},
+
 	"govern": {ours: []string{""}},
 	"drill":  {ours: []string{""}, others: []string{"modernc.org/sqlite", "github.com/jackc/pgx/v5", "github.com/go-sql-driver/mysql", "golang.org/x/sys"}},
 

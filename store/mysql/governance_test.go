@@ -26,31 +26,6 @@ func (s *Store) plant(t *testing.T, query string, args ...any) {
 	}
 }
 
-func TestActsOfManyPeopleAtOnceAreOneWholeChain(t *testing.T) {
-	at := DatabaseForTest(t)
-	stores := []*Store{OpenForTest(t, at, Config{}), OpenForTest(t, at, Config{})}
-	const people, times = 6, 5
-	var wg sync.WaitGroup
-	for who := range people {
-		wg.Go(func() {
-			for n := range times {
-				a := govern.Act{By: fmt.Sprint("person-", who), Reason: "a test"}
-				if err := stores[who%2].Governance().Pause(t.Context(), a, "key", fmt.Sprintf("stock/%d-%d", who, n)); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	g := stores[0].Governance()
-	if err := govern.VerifyChain(t.Context(), g); err != nil {
-		t.Error(err)
-	}
-	if all, err := g.Audit(t.Context(), 0, 1000); err != nil || len(all) != people*times {
-		t.Errorf("%d entries, %v; want %d", len(all), err, people*times)
-	}
-}
-
 func TestAnActThatADeadlockEndsIsDoneAnewAndAuditedOnce(t *testing.T) {
 	s := OpenForTest(t, DatabaseForTest(t), Config{})
 	s.plant(t, `CREATE TABLE t_heavy (id INT NOT NULL PRIMARY KEY)`)

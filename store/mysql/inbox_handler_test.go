@@ -11,6 +11,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/store/mysql"
+	"github.com/settlemq/settle/store/storetest/concurrent"
 )
 
 // applyAll applies items, and calls do in the handler behind the effect.
@@ -31,14 +32,14 @@ func applyAll(t *testing.T, s *mysql.Store, items []settle.Item, do func(ctx con
 
 func wantVerdicts(t *testing.T, results []settle.Result, want ...settle.Verdict) {
 	t.Helper()
-	if got := verdicts(results); !slices.Equal(got, want) {
+	if got := concurrent.Verdicts(results); !slices.Equal(got, want) {
 		t.Fatalf("verdicts are %v, want %v: %+v", got, want, results)
 	}
 }
 
 func wantEffects(t *testing.T, s *mysql.Store, want ...string) {
 	t.Helper()
-	if got, err := effects(t.Context(), s.Reader()); err != nil || !slices.Equal(got, want) {
+	if got, err := concurrent.Effects(t.Context(), s.Reader()); err != nil || !slices.Equal(got, want) {
 		t.Fatalf("effects are %v, %v, want %v", got, err, want)
 	}
 }
@@ -74,13 +75,13 @@ func TestAHandlerThatWouldCommitIsRefusedAndNothingOfItIsKept(t *testing.T) {
 		},
 	}
 	for _, key := range []string{"a", "b", "c"} {
-		results := applyAll(t, s, []settle.Item{eventOn("before", int(key[0])), eventOn(key, 1), eventOn(key, 2)}, func(ctx context.Context, tx *sql.Tx, id string) error {
+		results := applyAll(t, s, []settle.Item{concurrent.Item("before", int(key[0])), concurrent.Item(key, 1), concurrent.Item(key, 2)}, func(ctx context.Context, tx *sql.Tx, id string) error {
 			if id == key+"-001" {
 				return said[key](ctx, tx)
 			}
 			return nil
 		})
-		wantVerdicts(t, results, applied, settle.VerdictFailed, settle.VerdictNotRun)
+		wantVerdicts(t, results, settle.VerdictApplied, settle.VerdictFailed, settle.VerdictNotRun)
 		if text := fmt.Sprint(results[1].Err); !strings.Contains(text, "must not end the transaction") {
 			t.Errorf("the error says %s", text)
 		}
@@ -95,7 +96,7 @@ func TestAHandlerThatWouldCommitIsRefusedAndNothingOfItIsKept(t *testing.T) {
 // failed, not as done, and those behind it as not run.
 func TestAProcedureThatCommitsFailsItsEventAndLosesNoOther(t *testing.T) {
 	s := processes(t, 1, `CREATE PROCEDURE p_day() BEGIN CREATE TABLE IF NOT EXISTS t_day (id INT); END`, `CREATE PROCEDURE p_fine() BEGIN INSERT INTO t_effect (row_id) VALUES ('fine'); END`)[0]
-	items := []settle.Item{eventOn("a", 1), eventOn("b", 1), eventOn("c", 1)}
+	items := []settle.Item{concurrent.Item("a", 1), concurrent.Item("b", 1), concurrent.Item("c", 1)}
 	calls := map[string]int{}
 	call := func(ctx context.Context, tx *sql.Tx, id string) error {
 		calls[id]++
@@ -115,16 +116,16 @@ func TestAProcedureThatCommitsFailsItsEventAndLosesNoOther(t *testing.T) {
 	for range 2 {
 		results = applyAll(t, s, items, call)
 	}
-	wantVerdicts(t, results, duplicate, duplicate, duplicate)
+	wantVerdicts(t, results, settle.VerdictDuplicate, settle.VerdictDuplicate, settle.VerdictDuplicate)
 	// Half of b was committed, and then all of it; nothing behind the commit is kept.
 	if calls["a-001"] != 1 || calls["b-001"] != 2 || calls["c-001"] != 1 {
 		t.Errorf("handlers were called %v", calls)
 	}
-	if got, err := effects(t.Context(), s.Reader()); err != nil || slices.Contains(got, "behind the commit") || !slices.Contains(got, "c-001") {
+	if got, err := concurrent.Effects(t.Context(), s.Reader()); err != nil || slices.Contains(got, "behind the commit") || !slices.Contains(got, "c-001") {
 		t.Errorf("effects are %v, %v", got, err)
 	}
 	// The same of one that waits: it waits on.
-	parked := eventOn("p", 1)
+	parked := concurrent.Item("p", 1)
 	parked.Intent, parked.Class, parked.Cause = settle.IntentPark, settle.ClassHandler, "later"
 	wantVerdicts(t, applyAll(t, s, []settle.Item{parked}, call), settle.VerdictParked)
 	due, err := s.Inbox().Due(t.Context(), "g", 10)
@@ -136,12 +137,12 @@ func TestAProcedureThatCommitsFailsItsEventAndLosesNoOther(t *testing.T) {
 		return err
 	}
 	wantVerdicts(t, applyAll(t, s, due.Items, day), settle.VerdictFailed)
-	wantVerdicts(t, applyAll(t, s, due.Items, call), applied)
-	results = applyAll(t, s, []settle.Item{eventOn("d", 1)}, func(ctx context.Context, tx *sql.Tx, _ string) error {
+	wantVerdicts(t, applyAll(t, s, due.Items, call), settle.VerdictApplied)
+	results = applyAll(t, s, []settle.Item{concurrent.Item("d", 1)}, func(ctx context.Context, tx *sql.Tx, _ string) error {
 		_, err := tx.ExecContext(ctx, "CALL p_fine()")
 		return err
 	})
-	wantVerdicts(t, results, applied)
+	wantVerdicts(t, results, settle.VerdictApplied)
 }
 
 // A deadlock has rolled back all that was done, whatever the handler makes of
@@ -164,7 +165,7 @@ func TestADeadlockThatAHandlerHidesIsNeverAcknowledged(t *testing.T) {
 	}
 	var deadlocks, calls int
 	var wg sync.WaitGroup
-	results := applyAll(t, s, []settle.Item{eventOn("a", 1)}, func(ctx context.Context, tx *sql.Tx, id string) error {
+	results := applyAll(t, s, []settle.Item{concurrent.Item("a", 1)}, func(ctx context.Context, tx *sql.Tx, id string) error {
 		if calls++; calls > 1 {
 			return nil
 		}
@@ -185,7 +186,7 @@ func TestADeadlockThatAHandlerHidesIsNeverAcknowledged(t *testing.T) {
 		return writeEffect(ctx, tx, "behind the deadlock")
 	})
 	wg.Wait()
-	wantVerdicts(t, results, applied)
+	wantVerdicts(t, results, settle.VerdictApplied)
 	if deadlocks != 1 || calls != 2 {
 		t.Fatalf("%d deadlocks, %d calls: the test proves nothing", deadlocks, calls)
 	}
@@ -196,13 +197,13 @@ func TestADeadlockThatAHandlerHidesIsNeverAcknowledged(t *testing.T) {
 // on is its own decision.
 func TestAnErrorOfAStatementThatAHandlerTakesIsItsOwnDecision(t *testing.T) {
 	s := processes(t, 1, `CREATE TABLE t_once (id INT PRIMARY KEY)`, `INSERT INTO t_once VALUES (1)`)[0]
-	results := applyAll(t, s, []settle.Item{eventOn("a", 1), eventOn("b", 1)}, func(ctx context.Context, tx *sql.Tx, _ string) error {
+	results := applyAll(t, s, []settle.Item{concurrent.Item("a", 1), concurrent.Item("b", 1)}, func(ctx context.Context, tx *sql.Tx, _ string) error {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO t_once VALUES (1)`); err == nil {
 			t.Error("a duplicate key is no error")
 		}
 		return nil
 	})
-	wantVerdicts(t, results, applied, applied)
+	wantVerdicts(t, results, settle.VerdictApplied, settle.VerdictApplied)
 	wantEffects(t, s, "a-001", "b-001")
 }
 
@@ -217,7 +218,7 @@ func TestAStormOfDeadlocksCostsNoAttempt(t *testing.T) {
 		wg.Go(func() {
 			var items []settle.Item
 			for n := range rows {
-				items = append(items, eventOn(fmt.Sprintf("w%02d%d", w, n), 1))
+				items = append(items, concurrent.Item(fmt.Sprintf("w%02d%d", w, n), 1))
 			}
 			for len(items) > 0 {
 				results, err := stores[w%2].Inbox().Apply(t.Context(), settle.Work{Group: "g", Items: items}, func(ctx context.Context, tx *sql.Tx, i int) error {
@@ -260,35 +261,5 @@ func TestAStormOfDeadlocksCostsNoAttempt(t *testing.T) {
 	var wrong int
 	if err := stores[0].Reader().QueryRow(`SELECT count(*) FROM t_stock WHERE n <> ?`, works).Scan(&wrong); err != nil || wrong != 0 {
 		t.Errorf("%d rows have another number of effects, %v", wrong, err)
-	}
-}
-
-// The server's default would take most of these for one id.
-func TestIDsThatOnlyBytesTellApartEachTakeEffect(t *testing.T) {
-	s := processes(t, 1)[0]
-	long := strings.Repeat("x", 255)
-	ids := []string{"Ab1", "aB1", "ab1", "ab1 ", "äb1", "ab1\x00", long, long + "1", long + "2", "bad\xff", "bad\xfe"}
-	var items []settle.Item
-	for _, id := range ids {
-		it := eventOn(id, 1)
-		e := *it.Record.Event
-		e.ID = id
-		it.Record.Event, it.Record.Raw, it.EffectKey = &e, settle.AppendEnvelope(nil, &e), id
-		items = append(items, it)
-	}
-	handled := map[string]int{}
-	for range 2 {
-		_, err := s.Inbox().Apply(t.Context(), settle.Work{Group: "g", Items: items}, func(_ context.Context, _ *sql.Tx, i int) error {
-			handled[items[i].Record.Event.ID]++
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, id := range ids {
-		if handled[id] != 1 {
-			t.Errorf("event %q was handled %d times", id, handled[id])
-		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/store/mysql"
+	"github.com/settlemq/settle/store/storetest/concurrent"
 )
 
 const (
@@ -46,7 +47,7 @@ func TestConsumingAndForgettingLeavesNoLongHistory(t *testing.T) {
 	for w := range works {
 		var items []settle.Item
 		for n := range each {
-			items = append(items, eventOn(fmt.Sprint("k", n), w))
+			items = append(items, concurrent.Item(fmt.Sprint("k", n), w))
 		}
 		_, err := s.Inbox().Apply(t.Context(), settle.Work{Group: "g", Items: items}, func(ctx context.Context, tx *sql.Tx, i int) error {
 			return writeEffect(ctx, tx, items[i].Record.Event.ID)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/settlemq/settle/relay"
 	"github.com/settlemq/settle/store/mysql"
+	"github.com/settlemq/settle/store/storetest/concurrent"
 )
 
 // mortal is the store of a relay whose process loses the database for ever: it
@@ -73,7 +74,7 @@ func TestAStandbyGoesOnInOrderWhereADeadLeaderStopped(t *testing.T) {
 		_, newest := standing()
 		return newest > 1
 	}
-	wrong, sent := carry(t, []relay.Store{relays["relay-0"], relays["relay-1"]}, 60*time.Second, succeeded, func() map[string]int64 {
+	wrong, sent := concurrent.Carry(t, []relay.Store{relays["relay-0"], relays["relay-1"]}, 60*time.Second, succeeded, func() map[string]int64 {
 		var group sync.WaitGroup
 		group.Go(func() {
 			leader, newest := "", int64(0)
@@ -84,7 +85,7 @@ func TestAStandbyGoesOnInOrderWhereADeadLeaderStopped(t *testing.T) {
 			time.Sleep(500 * time.Millisecond)
 			relays[leader].dead.Store(true)
 		})
-		want := load{writers: 8, keys: 20, during: 3 * time.Second}.run(t, s)
+		want := concurrent.Write(t, written(t, s), concurrent.Load{Writers: 8, Keys: 20, During: 3 * time.Second})
 		group.Wait()
 		return want
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/settlemq/settle/broker/memory"
 	"github.com/settlemq/settle/consumer"
 	"github.com/settlemq/settle/store/postgres"
+	"github.com/settlemq/settle/store/storetest/concurrent"
 )
 
 // lines are the log of a consumer.
@@ -57,7 +58,7 @@ func consumeAll(t *testing.T, s *postgres.Store, handle func(ctx context.Context
 	var batch []settle.Message
 	for n := 1; n <= each; n++ {
 		for k := range keys {
-			e := eventOn(string(rune('a'+k)), n).Record.Event
+			e := concurrent.Item(string(rune('a'+k)), n).Record.Event
 			e.Topic = settle.DefaultTopic
 			batch = append(batch, settle.Message{Event: e, ID: e.ID})
 		}
@@ -98,7 +99,7 @@ func consumeAll(t *testing.T, s *postgres.Store, handle func(ctx context.Context
 	for range 16 {
 		_ = s.Reader().PingContext(t.Context())
 	}
-	wantOnceInOrder(t, s, keys*each)
+	concurrent.WantOnceInOrder(t, s.Reader(), keys*each)
 	return r
 }
 
@@ -288,7 +289,7 @@ func TestAConsumerGoesOnWhenTheServerHasConnectionsAgain(t *testing.T) {
 }
 
 func TestAConsumerGoesOnAfterItsServerWasKilled(t *testing.T) {
-	srv := ownServer(t)
+	srv := killable(t)
 	s := processesAt(t, srv.URL(""), 1)[0]
 	var once sync.Once
 	consumeAll(t, s, func(context.Context, *sql.Tx, *settle.Event) error {

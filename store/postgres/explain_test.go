@@ -10,6 +10,7 @@ import (
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/relay"
 	"github.com/settlemq/settle/store/postgres"
+	"github.com/settlemq/settle/store/storetest/concurrent"
 )
 
 // What is wrong with a schema is said in one sentence by whatever meets it, with
@@ -25,7 +26,7 @@ func TestWhatIsWrongWithASchemaIsSaidInASentenceWithWhatMendsIt(t *testing.T) {
 			return err
 		},
 		"apply": func(ctx context.Context, s *postgres.Store) error {
-			_, err := s.Inbox().Apply(ctx, settle.Work{Group: "g", Items: []settle.Item{eventOn("a", 1)}}, func(context.Context, *sql.Tx, int) error { return nil })
+			_, err := s.Inbox().Apply(ctx, settle.Work{Group: "g", Items: []settle.Item{concurrent.Item("a", 1)}}, func(context.Context, *sql.Tx, int) error { return nil })
 			return err
 		},
 		"due": func(ctx context.Context, s *postgres.Store) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/settlemq/settle/internal/pgserver"
 	"github.com/settlemq/settle/relay"
 	"github.com/settlemq/settle/store/postgres"
+	"github.com/settlemq/settle/store/storetest/concurrent"
 )
 
 // gate keeps commits waiting while it is shut.
@@ -92,7 +93,7 @@ func TestIDsThatAStandbyGivesAgainAreRead(t *testing.T) {
 	appendRows(t, s, "new", 200)
 	g.way.Unlock()
 	for until := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		_, missing := compare(t, s, b.Log(settle.DefaultTopic))
+		_, missing := concurrent.Compare(t, s.DB(), b.Log(settle.DefaultTopic))
 		if len(missing) == 0 {
 			break
 		}

@@ -121,28 +121,3 @@ func TestAMigrationThatStopsHalfWayNamesItselfAndGoesOn(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// Ids and keys are compared byte by byte, whatever the database's locale.
-func TestIDsThatALocaleTakesForOneAreSeveralEvents(t *testing.T) {
-	t.Parallel()
-	s := processes(t, 1)[0]
-	long := strings.Repeat("x", 255)
-	var items []settle.Item
-	for n, id := range []string{"ab1", "Ab1", "aB1", "ab1 ", " ab1", "äb1", "a\u0308b1", "ab１", long, long + "1", long + "2"} {
-		it := eventOn("k", n+1)
-		e := *it.Record.Event
-		e.ID = id
-		it.Record.Event, it.Record.Raw, it.EffectKey = &e, settle.AppendEnvelope(nil, &e), id
-		items = append(items, it)
-	}
-	p := &pair{T: t, first: s}
-	want := make([]settle.Verdict, len(items))
-	for i := range want {
-		want[i] = applied
-	}
-	p.want(p.apply(s, items, func(int) {}), want...)
-	for i := range want {
-		want[i] = duplicate
-	}
-	p.want(p.apply(s, items, func(int) {}), want...)
-}

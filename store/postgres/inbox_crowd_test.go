@@ -10,6 +10,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/store/postgres"
+	"github.com/settlemq/settle/store/storetest/concurrent"
 )
 
 // Two members whose handlers take rows in opposite orders, fifty works each:
@@ -33,7 +34,7 @@ func TestAStormOfDeadlocksCostsNoAttemptAndMakesTransactionsSmall(t *testing.T) 
 			for round := range works {
 				var items []settle.Item
 				for n := range rows {
-					items = append(items, eventOn(fmt.Sprintf("p%dr%dn%d", p, round, n), 1))
+					items = append(items, concurrent.Item(fmt.Sprintf("p%dr%dn%d", p, round, n), 1))
 				}
 				deadlocks := postgres.MeetsDeadlocks(s, "g")
 				met[p] = met[p] || deadlocks

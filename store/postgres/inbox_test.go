@@ -8,6 +8,7 @@ import (
 
 	"github.com/settlemq/settle/store/postgres"
 	"github.com/settlemq/settle/store/storetest"
+	"github.com/settlemq/settle/store/storetest/concurrent"
 )
 
 func TestInbox(t *testing.T) {
@@ -28,17 +29,14 @@ func openInboxAt(t testing.TB, at string) storetest.InboxStore[*sql.Tx] {
 		_, err := s.DB().ExecContext(ctx, query, args...)
 		return err
 	}
-	if err := exec(ctx, `CREATE TABLE t_effect (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, row_id text NOT NULL)`); err != nil {
+	if err := exec(ctx, dialect().CreateEffects()); err != nil {
 		t.Fatal(err)
 	}
 	return storetest.InboxStore[*sql.Tx]{
 		Inbox:      s.Inbox(),
 		Governance: s.Governance(),
-		Effect: func(ctx context.Context, tx *sql.Tx, row string) error {
-			_, err := tx.ExecContext(ctx, `INSERT INTO t_effect (row_id) VALUES ($1)`, row)
-			return err
-		},
-		Effects: func(ctx context.Context) ([]string, error) { return effects(ctx, s.Reader()) },
+		Effect:     writeEffect,
+		Effects:    func(ctx context.Context) ([]string, error) { return concurrent.Effects(ctx, s.Reader()) },
 		LeaveOver: func(ctx context.Context, group, eventID, status string, at time.Time) error {
 			return exec(ctx, `INSERT INTO t_message_consume_log (consumer_group, event_id, status, processed_at) VALUES ($1,$2,$3,$4)`, group, eventID, status, at)
 		},
@@ -61,21 +59,4 @@ func openInboxAt(t testing.TB, at string) storetest.InboxStore[*sql.Tx] {
 			return exec(ctx, `UPDATE t_consume_retry SET raw = '\xff' WHERE consumer_group = $1 AND event_id = $2`, group, eventID)
 		},
 	}
-}
-
-func effects(ctx context.Context, db *sql.DB) ([]string, error) {
-	rows, err := db.QueryContext(ctx, `SELECT row_id FROM t_effect ORDER BY id`)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	var out []string
-	for rows.Next() {
-		var row string
-		if err := rows.Scan(&row); err != nil {
-			return nil, err
-		}
-		out = append(out, row)
-	}
-	return out, rows.Err()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/relay"
 	"github.com/settlemq/settle/store/postgres"
+	"github.com/settlemq/settle/store/storetest/concurrent"
 )
 
 // mortal is a store whose process can be killed: from then on nothing that it
@@ -118,7 +119,7 @@ func (c *crews) leading(g *postgres.Governance, lanes int) []govern.LaneStanding
 func (c *crews) arrived(want map[string]int64) (wrong []string, sent int) {
 	for until := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		log := c.b.Log(settle.DefaultTopic)
-		if wrong = misplaced(log, want); len(wrong) == 0 || time.Now().After(until) {
+		if wrong = concurrent.Misplaced(log, want); len(wrong) == 0 || time.Now().After(until) {
 			return wrong, len(log)
 		}
 	}
@@ -182,7 +183,7 @@ func TestKeysStayInOrderWhileTheNumberOfLanesChangesUnderLoadAndALeaderDiesAtThe
 			}
 		}
 	})
-	want := load{writers: 16, keys: 50, during: 8 * time.Second}.run(t, s)
+	want := concurrent.Write(t, written(s), concurrent.Load{Writers: 16, Keys: 50, During: 8 * time.Second})
 	group.Wait()
 	wrong, sent := c.arrived(want)
 	for _, w := range wrong {

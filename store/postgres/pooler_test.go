@@ -13,6 +13,7 @@ import (
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/relay"
 	"github.com/settlemq/settle/store/postgres"
+	"github.com/settlemq/settle/store/storetest/concurrent"
 )
 
 // pooler returns the URL of a pooler in transaction mode, to the database name.
@@ -63,8 +64,8 @@ func TestAPoolerInTransactionModeMayStandBetween(t *testing.T) {
 	if !postgres.Pooled(s) {
 		t.Error("the pooler is not noticed")
 	}
-	wrong, sent := carry(t, []relay.Store{s.Log(), other.Log()}, 20*time.Second, enough, func() map[string]int64 {
-		return load{writers: 4, keys: 20, during: 2 * time.Second, plain: true}.run(t, s)
+	wrong, sent := concurrent.Carry(t, []relay.Store{s.Log(), other.Log()}, 20*time.Second, nil, func() map[string]int64 {
+		return concurrent.Write(t, written(s), concurrent.Load{Writers: 4, Keys: 20, During: 2 * time.Second, Plain: true})
 	})
 	for _, w := range wrong {
 		t.Error(w)

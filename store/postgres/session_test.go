@@ -13,6 +13,7 @@ import (
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/relay"
 	"github.com/settlemq/settle/store/postgres"
+	"github.com/settlemq/settle/store/storetest/concurrent"
 )
 
 // roleWith makes a role with a setting and a schema of its own, and returns the
@@ -51,9 +52,9 @@ func TestARoleWhoseTransactionsAreSerializableBreaksNeitherRelayNorConsumer(t *t
 	if err := stores[0].DB().QueryRow(`SHOW transaction_isolation`).Scan(&level); err != nil || level != "serializable" {
 		t.Fatalf("the business works in %s, %v: the test proves nothing", level, err)
 	}
-	wrong, sent := carry(t, []relay.Store{stores[0].Log(), stores[1].Log()}, 20*time.Second, enough, func() map[string]int64 {
+	wrong, sent := concurrent.Carry(t, []relay.Store{stores[0].Log(), stores[1].Log()}, 20*time.Second, nil, func() map[string]int64 {
 		// Serializable writers fail each other: one at a time says what is to be sent.
-		return load{writers: 1, keys: 20, during: time.Second, plain: true}.run(t, stores[0])
+		return concurrent.Write(t, written(stores[0]), concurrent.Load{Writers: 1, Keys: 20, During: time.Second, Plain: true})
 	})
 	for _, w := range wrong {
 		t.Error(w)
@@ -61,7 +62,7 @@ func TestARoleWhoseTransactionsAreSerializableBreaksNeitherRelayNorConsumer(t *t
 	if sent == 0 {
 		t.Error("nothing was written")
 	}
-	deliverToAll(t, stores)
+	concurrent.DeliverToAll(t, opened(stores...))
 }
 
 // The leader's writes wait for a takeover and then see it: they are refused,
@@ -186,7 +187,7 @@ func TestATableThatChangesUnderWarmConnectionsFailsNoEventAndNoOutbox(t *testing
 						t.Fatal(err)
 					}
 				}
-				items := []settle.Item{eventOn(fmt.Sprint("k", n), 1)}
+				items := []settle.Item{concurrent.Item(fmt.Sprint("k", n), 1)}
 				results, err := s.Inbox().Apply(t.Context(), settle.Work{Group: "h", Items: items}, func(ctx context.Context, tx *sql.Tx, i int) error { return read(ctx, tx) })
 				if err != nil || results[0].Verdict != settle.VerdictApplied {
 					t.Fatal(results, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/settlemq/settle/store/sqlite"
 	"github.com/settlemq/settle/store/storetest"
+	"github.com/settlemq/settle/store/storetest/concurrent"
 )
 
 func TestInbox(t *testing.T) {
@@ -32,17 +33,14 @@ func openInbox(t testing.TB) storetest.InboxStore[*sql.Tx] {
 		_, err := s.DB().ExecContext(ctx, query, args...)
 		return err
 	}
-	if err := exec(ctx, `CREATE TABLE t_effect (id INTEGER PRIMARY KEY AUTOINCREMENT, row TEXT NOT NULL)`); err != nil {
+	if err := exec(ctx, dialect().CreateEffects()); err != nil {
 		t.Fatal(err)
 	}
 	return storetest.InboxStore[*sql.Tx]{
 		Inbox:      s.Inbox(),
 		Governance: s.Governance(),
-		Effect: func(ctx context.Context, tx *sql.Tx, row string) error {
-			_, err := tx.ExecContext(ctx, `INSERT INTO t_effect (row) VALUES (?)`, row)
-			return err
-		},
-		Effects: func(ctx context.Context) ([]string, error) { return effects(ctx, s.Reader()) },
+		Effect:     dialect().WriteEffect,
+		Effects:    func(ctx context.Context) ([]string, error) { return concurrent.Effects(ctx, s.Reader()) },
 		LeaveOver: func(ctx context.Context, group, eventID, status string, at time.Time) error {
 			return exec(ctx, `INSERT INTO t_message_consume_log (consumer_group, event_id, status, processed_at) VALUES (?,?,?,?)`,
 				group, eventID, status, at.UnixMicro())
@@ -66,21 +64,4 @@ func openInbox(t testing.TB) storetest.InboxStore[*sql.Tx] {
 			return exec(ctx, `UPDATE t_consume_retry SET raw = x'ff' WHERE consumer_group = ? AND event_id = ?`, group, eventID)
 		},
 	}
-}
-
-func effects(ctx context.Context, db *sql.DB) ([]string, error) {
-	rows, err := db.QueryContext(ctx, `SELECT row FROM t_effect ORDER BY id`)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	var out []string
-	for rows.Next() {
-		var row string
-		if err := rows.Scan(&row); err != nil {
-			return nil, err
-		}
-		out = append(out, row)
-	}
-	return out, rows.Err()
 }

@@ -1,4 +1,4 @@
-package mysql_test
+package concurrent
 
 import (
 	"context"
@@ -14,31 +14,29 @@ import (
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/broker/memory"
 	"github.com/settlemq/settle/consumer"
-	"github.com/settlemq/settle/store/mysql"
 )
 
-// Members of a group look at one retry store. What fails at each attempt is
-// tried as often as it is counted, by whomever.
-func TestAnAttemptIsMadeAndCountedByOneMemberOfAGroup(t *testing.T) {
-	t.Parallel()
-	const events, attempts = 16, 4
-	stores := processes(t, 3)
+// Attempts lets three members of a group look at one retry store, in which so
+// many events fail at each attempt. They are tried as often as it is counted, by
+// whomever.
+func Attempts(t *testing.T, open Open, events int) {
+	const attempts = 4
+	all := processes(t, open, 3)
 	for n := range events {
-		it := eventOn(fmt.Sprintf("k%02d", n), 1)
-		it.Intent, it.Class, it.Cause = settle.IntentPark, settle.ClassHandler, "no stock"
-		if _, err := stores[0].Inbox().Apply(t.Context(), settle.Work{Group: "g", Items: []settle.Item{it}}, nil); err != nil {
+		it := parked(Item(fmt.Sprintf("k%02d", n), 1))
+		if _, err := all[0].Inbox.Apply(t.Context(), settle.Work{Group: "g", Items: []settle.Item{it}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var mu sync.Mutex
 	made := map[string]int{}
 	var members sync.WaitGroup
-	for _, s := range stores {
+	for _, p := range all {
 		b := memory.New(memory.Config{}) // nothing comes from there
 		defer func() { _ = b.Close() }()
-		c := consumer.New("g", b, s.Inbox(), consumer.Config{
+		c := consumer.New("g", b, p.Inbox, consumer.Config{
 			RetryPoll: time.Millisecond, Retry: settle.Backoff{Base: time.Millisecond, Attempts: attempts}, Concurrency: 2,
 			Breaker: consumer.Breaker{DistinctKeys: -1}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		})
@@ -54,11 +52,8 @@ func TestAnAttemptIsMadeAndCountedByOneMemberOfAGroup(t *testing.T) {
 			}
 		})
 	}
-	for dead := 0; dead < events && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
-		if err := stores[0].DB().QueryRow(`SELECT count(*) FROM t_dead_letter`).Scan(&dead); err != nil {
-			t.Error(err)
-			break
-		}
+	for all[0].count(t, `SELECT count(*) FROM t_dead_letter`) < events && ctx.Err() == nil && !t.Failed() {
+		time.Sleep(5 * time.Millisecond)
 	}
 	cancel()
 	members.Wait()
@@ -70,26 +65,38 @@ func TestAnAttemptIsMadeAndCountedByOneMemberOfAGroup(t *testing.T) {
 			t.Errorf("event %s was tried %d times, want %d", id, n, attempts-1)
 		}
 	}
-	var wrong int
-	if err := stores[0].DB().QueryRow(`SELECT count(*) FROM t_dead_letter WHERE attempts <> ?`, attempts).Scan(&wrong); err != nil || wrong != 0 {
-		t.Errorf("%d dead letters count other attempts, %v", wrong, err)
+	if wrong := all[0].count(t, `SELECT count(*) FROM t_dead_letter WHERE attempts <> ?`, attempts); wrong != 0 {
+		t.Errorf("%d dead letters count other attempts", wrong)
 	}
 }
 
-func TestWhatOneMemberWasGivenNoOtherIsUntilItsTimeIsOverOrItLeaves(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	var mu sync.Mutex
-	clock := func() time.Time {
-		mu.Lock()
-		defer mu.Unlock()
-		return now
-	}
-	first, second := clocked(t, clock)
+// testClock is a clock that a test moves.
+type testClock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *testClock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *testClock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+// GivenToOne checks that what one member was given no other is until its time is
+// over or it leaves.
+func GivenToOne(t *testing.T, open Open) {
+	clock := &testClock{at: time.Now()}
+	all := open(t, 2, Options{Clock: clock.now})
+	a, b := all[0].Inbox, all[1].Inbox
 	for n := range 4 {
-		it := eventOn(fmt.Sprint("k", n%2), n+1)
-		it.Intent, it.Class, it.Cause = settle.IntentPark, settle.ClassHandler, "no stock"
-		if _, err := first.Inbox().Apply(t.Context(), settle.Work{Group: "g", Items: []settle.Item{it}}, nil); err != nil {
+		it := parked(Item(fmt.Sprint("k", n%2), n+1))
+		if _, err := a.Apply(t.Context(), settle.Work{Group: "g", Items: []settle.Item{it}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -101,13 +108,10 @@ func TestWhatOneMemberWasGivenNoOtherIsUntilItsTimeIsOverOrItLeaves(t *testing.T
 		}
 		return d.Items
 	}
-	a, b := first.Inbox(), second.Inbox()
 	old := due(a, 4)
 	due(b, 0)
 	due(a, 4) // its own are its own
-	mu.Lock()
-	now = now.Add(time.Minute)
-	mu.Unlock()
+	clock.pass(time.Minute)
 	due(b, 4)
 	w := settle.Work{Group: "g", Items: old}
 	results, err := a.Apply(t.Context(), w, func(context.Context, *sql.Tx, int) error { return errors.New("handled") })
@@ -123,10 +127,4 @@ func TestWhatOneMemberWasGivenNoOtherIsUntilItsTimeIsOverOrItLeaves(t *testing.T
 		t.Fatal(err)
 	}
 	due(a, 4)
-}
-
-func clocked(t *testing.T, clock func() time.Time) (first, second *mysql.Store) {
-	t.Helper()
-	at := mysql.DatabaseForTest(t)
-	return mysql.OpenForTest(t, at, mysql.Config{Clock: clock}), mysql.OpenForTest(t, at, mysql.Config{Clock: clock})
 }

@@ -1,10 +1,8 @@
-package mysql_test
+package concurrent
 
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -16,30 +14,22 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/govern"
-	"github.com/settlemq/settle/store/mysql"
 )
 
-var seeds = flag.Int("inbox-seeds", 1, "how many random histories TestRandomHistoriesSettle plays")
-
-// TestRandomHistoriesSettle plays a consumer that is unlucky in every way: it
-// delivers twice, loses acknowledgements, fails, parks, dies, and is repaired
-// by people, while another process drains what waits; then all luck turns. Each
-// event must have had one effect (or have been discarded), and the effects of a
-// key must be in order.
-func TestRandomHistoriesSettle(t *testing.T) {
-	at := mysql.DatabaseForTest(t)
-	s, other := mysql.OpenForTest(t, at, mysql.Config{MaxConns: 4}), mysql.OpenForTest(t, at, mysql.Config{MaxConns: 4})
-	ctx := t.Context()
-	if _, err := s.DB().ExecContext(ctx, `CREATE TABLE t_effect (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, grp VARCHAR(191), row_id VARCHAR(191))`); err != nil {
-		t.Fatal(err)
-	}
-	for seed := range *seeds {
+// Histories plays consumers that are unlucky in every way, three for each seed:
+// they deliver twice, lose acknowledgements, fail, park, die, and are repaired by
+// people, while another process, if there are two, drains what waits; then all
+// luck turns. Each event must have had one effect (or have been discarded), and
+// the effects of a key must be in order.
+func Histories(t *testing.T, open Open, of, seeds int) {
+	all := processes(t, open, of)
+	for seed := range seeds {
 		for _, kind := range []string{"block", "pass", "ordered"} {
-			h := &history{T: t, s: s, rng: rand.New(rand.NewPCG(uint64(seed), 1)), name: fmt.Sprintf("%s-%d", kind, seed)}
+			h := &history{T: t, p: all[0], rng: rand.New(rand.NewPCG(uint64(seed), 1)), name: fmt.Sprintf("%s-%d", kind, seed)}
 			h.work = settle.Work{Group: h.name, Pass: kind == "pass", OrderedBySeq: kind == "ordered", GapTimeout: time.Hour}
-			h.play(ctx, other)
+			h.play(t.Context(), all[1:])
 			if t.Failed() {
-				t.Fatalf("history %s: run with -inbox-seeds %d", h.name, seed+1)
+				t.Fatalf("history %s, of seed %d", h.name, seed)
 			}
 		}
 	}
@@ -48,7 +38,7 @@ func TestRandomHistoriesSettle(t *testing.T) {
 // history is one group's life.
 type history struct {
 	*testing.T
-	s         *mysql.Store
+	p         Process
 	rng       *rand.Rand
 	name      string
 	work      settle.Work
@@ -62,13 +52,10 @@ const (
 )
 
 func (h *history) event(key, n int) settle.Item {
-	now := time.Now()
-	e := &settle.Event{ID: fmt.Sprintf("%s-k%d-%03d", h.name, key, n), Type: "x", AggregateType: "o", AggregateID: fmt.Sprintf("%s-k%d", h.name, key),
-		AggregateSeq: int64(n), AppendedAt: now, OccurredAt: now, Payload: []byte("{}")}
-	return settle.Item{Attempt: 1, Record: settle.Record{Event: e, Raw: settle.AppendEnvelope(nil, e), Key: e.AggregateID, Position: int64(n)}}
+	return Item(fmt.Sprintf("%s-k%d", h.name, key), n)
 }
 
-func (h *history) play(ctx context.Context, other *mysql.Store) {
+func (h *history) play(ctx context.Context, others []Process) {
 	h.discarded = map[string]bool{}
 	next := [historyKeys]int{}
 	var log []settle.Item // the partition, in order
@@ -79,14 +66,7 @@ func (h *history) play(ctx context.Context, other *mysql.Store) {
 			log = append(log, h.event(k, next[k]))
 		}
 	}
-	rival := &history{T: h.T, s: other, rng: rand.New(rand.NewPCG(h.rng.Uint64(), 2)), name: h.name, work: h.work}
-	var stop atomic.Bool
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for !stop.Load() && !h.Failed() {
-			rival.drain(ctx)
-		}
-	})
+	end := h.beside(ctx, others)
 	for floor := 0; floor < len(log) && !h.Failed(); {
 		n := min(1+h.rng.IntN(8), len(log)-floor)
 		if h.apply(ctx, log[floor:floor+n]) && h.rng.IntN(4) > 0 {
@@ -99,11 +79,7 @@ func (h *history) play(ctx context.Context, other *mysql.Store) {
 			h.repair(ctx)
 		}
 	}
-	stop.Store(true)
-	wg.Wait()
-	if err := other.Inbox().Release(ctx, h.name, "rival"); err != nil { // what it has been given and not done
-		h.Fatal(err)
-	}
+	end()
 	h.calm = true
 	for range 200 {
 		h.repair(ctx)
@@ -112,6 +88,29 @@ func (h *history) play(ctx context.Context, other *mysql.Store) {
 		}
 	}
 	h.check(ctx)
+}
+
+// beside lets other processes drain what waits until end is called.
+func (h *history) beside(ctx context.Context, others []Process) (end func()) {
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	for _, p := range others {
+		rival := &history{T: h.T, p: p, rng: rand.New(rand.NewPCG(h.rng.Uint64(), 2)), name: h.name, work: h.work}
+		wg.Go(func() {
+			for !stop.Load() && !h.Failed() {
+				rival.drain(ctx)
+			}
+		})
+	}
+	return func() {
+		stop.Store(true)
+		wg.Wait()
+		for _, p := range others { // what it has been given and not done
+			if err := p.Inbox.Release(ctx, h.name, "rival"); err != nil {
+				h.Fatal(err)
+			}
+		}
+	}
 }
 
 // apply delivers items until each has a durable verdict, as a consumer does:
@@ -124,12 +123,12 @@ func (h *history) apply(ctx context.Context, batch []settle.Item) bool {
 	for range len(items) + 1 {
 		w := h.work
 		w.Items = items
-		results, err := h.s.Inbox().Apply(ctx, w, func(ctx context.Context, tx *sql.Tx, i int) error {
-			if _, err := tx.ExecContext(ctx, `INSERT INTO t_effect (grp, row_id) VALUES (?, ?)`, h.name, items[i].Record.Event.ID); err != nil {
+		results, err := h.p.Inbox.Apply(ctx, w, func(ctx context.Context, tx *sql.Tx, i int) error {
+			if err := h.p.WriteEffect(ctx, tx, items[i].Record.Event.ID); err != nil {
 				return err
 			}
 			if !h.calm && h.rng.IntN(6) == 0 {
-				return errors.New("unlucky")
+				return errUnlucky
 			}
 			return nil
 		})
@@ -153,7 +152,7 @@ func (h *history) apply(ctx context.Context, batch []settle.Item) bool {
 }
 
 func (h *history) drain(ctx context.Context) bool {
-	d, err := h.s.Inbox().Due(ctx, h.name, 1+h.rng.IntN(20))
+	d, err := h.p.Inbox.Due(ctx, h.name, 1+h.rng.IntN(20))
 	if err != nil {
 		h.Errorf("history %s: Due: %v", h.name, err)
 		return false
@@ -165,7 +164,7 @@ func (h *history) drain(ctx context.Context) bool {
 }
 
 func (h *history) open(ctx context.Context) int {
-	letters, err := h.s.Governance().DeadLetters(ctx, govern.Filter{Group: h.name})
+	letters, err := h.p.Governance.DeadLetters(ctx, govern.Filter{Group: h.name})
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -173,7 +172,7 @@ func (h *history) open(ctx context.Context) int {
 }
 
 func (h *history) repair(ctx context.Context) {
-	g := h.s.Governance()
+	g := h.p.Governance
 	letters, err := g.DeadLetters(ctx, govern.Filter{Group: h.name})
 	if err != nil {
 		h.Fatal(err)
@@ -195,17 +194,13 @@ func (h *history) repair(ctx context.Context) {
 }
 
 func (h *history) check(ctx context.Context) {
-	rows, err := h.s.Reader().QueryContext(ctx, `SELECT row_id FROM t_effect WHERE grp = ? ORDER BY id`, h.name)
+	rows, err := Effects(ctx, h.p.Reader)
 	if err != nil {
 		h.Fatal(err)
 	}
-	defer func() { _ = rows.Close() }()
+	rows = slices.DeleteFunc(rows, func(id string) bool { return !strings.HasPrefix(id, h.name+"-k") })
 	seen, last := map[string]bool{}, map[string]string{}
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			h.Fatal(err)
-		}
+	for _, id := range rows {
 		key := id[:strings.LastIndex(id, "-")]
 		switch {
 		case seen[id]:
@@ -224,15 +219,17 @@ func (h *history) check(ctx context.Context) {
 			}
 		}
 	}
-	for name, query := range map[string]string{
-		"rows wait":           `SELECT count(*) FROM t_consume_retry WHERE consumer_group = ?`,
-		"log rows are open":   `SELECT count(*) FROM t_message_consume_log WHERE consumer_group = ? AND status NOT IN ('APPLIED', 'DISCARDED')`,
-		"letters are open":    `SELECT count(*) FROM t_dead_letter WHERE consumer_group = ? AND closed_at IS NULL`,
-		"effects are unequal": `SELECT (SELECT count(*) FROM t_message_consume_log l WHERE l.consumer_group = g.name AND l.status = 'APPLIED') - (SELECT count(*) FROM t_effect e WHERE e.grp = g.name) FROM (SELECT ? AS name) g`,
+	for _, c := range []struct {
+		query string
+		want  int
+	}{
+		{`SELECT count(*) FROM t_consume_retry WHERE consumer_group = ?`, 0},
+		{`SELECT count(*) FROM t_message_consume_log WHERE consumer_group = ? AND status NOT IN ('APPLIED', 'DISCARDED')`, 0},
+		{`SELECT count(*) FROM t_dead_letter WHERE consumer_group = ? AND closed_at IS NULL`, 0},
+		{`SELECT count(*) FROM t_message_consume_log WHERE consumer_group = ? AND status = 'APPLIED'`, len(rows)},
 	} {
-		var n int
-		if err := h.s.Reader().QueryRowContext(ctx, query, h.name).Scan(&n); err != nil || n != 0 {
-			h.Errorf("in the end %d %s (%v)", n, name, err)
+		if n := h.p.count(h.T, c.query, h.name); n != c.want {
+			h.Errorf("in the end %d, not %d: %s", n, c.want, c.query)
 		}
 	}
 }
