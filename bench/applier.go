@@ -2,9 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/settlemq/settle"
 )
@@ -14,25 +13,14 @@ import (
 type applier struct {
 	name, title string
 	// create makes tables of the applier's own. Nil: none.
-	create func(ctx context.Context, conn *pgx.Conn, url string) error
+	create func(ctx context.Context, p *place) error
 	// apply makes the effects of all that is delivered, and returns when they
 	// are durable. It is called as a process begins: it knows nothing of calls
 	// before it but what the database does.
-	apply func(ctx context.Context, url string, d delivery) error
+	apply func(ctx context.Context, at string, d delivery) error
 	// share divides the count of events for those that would take minutes.
 	share int
 }
-
-// appliers in the order of the table.
-func appliers() []applier {
-	return []applier{rawUpserts(), settleBatch(), settleEach(), single(), watermillDeduplicator()}
-}
-
-// effect is the business table of all appliers.
-const effect = `CREATE TABLE account (key text PRIMARY KEY, amount bigint NOT NULL)`
-
-// addOne is the effect of one event, in the transaction of the one who asks.
-const addOne = `INSERT INTO account (key, amount) VALUES ($1, 1) ON CONFLICT (key) DO UPDATE SET amount = account.amount + 1`
 
 // delivery is what a broker would deliver, in order, as messages whose numbers
 // are numbers of events.
@@ -74,47 +62,43 @@ type applied struct {
 
 const redelivered = 500
 
-func (a application) run(ctx context.Context, s *server) (out applied, err error) {
-	db, err := s.create(ctx, a.commitDelay)
+func (a application) run(ctx context.Context, s server, business shop) (out applied, err error) {
+	p, err := s.create(ctx, a.commitDelay)
 	if err != nil {
 		return out, err
 	}
-	defer func() {
-		if dropped := db.drop(); err == nil {
-			err = dropped
-		}
-	}()
-	if _, err := db.conn.Exec(ctx, effect); err != nil {
+	defer func() { err = errors.Join(err, s.remove(p)) }()
+	if err := p.exec(ctx, business.account); err != nil {
 		return out, err
 	}
 	if a.applier.create != nil {
-		if err := a.applier.create(ctx, db.conn, db.url); err != nil {
+		if err := a.applier.create(ctx, p); err != nil {
 			return out, err
 		}
 	}
 	warm := a.events / 10
-	if err := a.applier.apply(ctx, db.url, deliver(0, warm, a.keys, 20)); err != nil {
+	if err := a.applier.apply(ctx, p.url, deliver(0, warm, a.keys, 20)); err != nil {
 		return out, err
 	}
 	measured := deliver(warm, a.events, a.keys, 20)
 	began := time.Now()
-	if err := a.applier.apply(ctx, db.url, measured); err != nil {
+	if err := a.applier.apply(ctx, p.url, measured); err != nil {
 		return out, err
 	}
 	out.Rate = float64(a.events-warm) / time.Since(began).Seconds()
-	before, err := db.effects(ctx)
+	before, err := effects(ctx, p)
 	if err != nil {
 		return out, err
 	}
-	if err := a.applier.apply(ctx, db.url, deliver(a.events-min(redelivered, a.events-warm), a.events, a.keys, 0)); err != nil {
+	if err := a.applier.apply(ctx, p.url, deliver(a.events-min(redelivered, a.events-warm), a.events, a.keys, 0)); err != nil {
 		return out, err
 	}
-	after, err := db.effects(ctx)
+	after, err := effects(ctx, p)
 	out.Wrong, out.Twice = before-a.events, after-before
 	return out, err
 }
 
-func (d *database) effects(ctx context.Context) (n int, err error) {
-	err = d.conn.QueryRow(ctx, `SELECT coalesce(sum(amount), 0)::bigint FROM account`).Scan(&n)
+func effects(ctx context.Context, p *place) (n int, err error) {
+	err = p.conn.QueryRowContext(ctx, `SELECT coalesce(sum(amount), 0) FROM account`).Scan(&n)
 	return n, err
 }

@@ -24,81 +24,139 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func testServer(t *testing.T) *server {
-	t.Helper()
-	at := os.Getenv("SETTLE_TEST_POSTGRES")
-	if at == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("SETTLE_TEST_POSTGRES is not set: export it with the URL that `scripts/services up postgres` prints")
-		}
-		t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: SETTLE_TEST_POSTGRES is not set; `scripts/services up postgres` prints its value")
+// onEach runs a test on a server of each engine.
+func onEach(t *testing.T, test func(t *testing.T, e engine, s server)) {
+	for _, e := range engines() {
+		t.Run(e.name, func(t *testing.T) {
+			at := os.Getenv(e.env)
+			if at == "" {
+				if os.Getenv("CI") != "" {
+					t.Fatalf("%s is not set: export it with the URL that `scripts/services up %s` prints", e.env, e.service)
+				}
+				t.Skipf("SKIPPED, NOTHING OF THIS IS PROVED: %s is not set; `scripts/services up %s` prints its value", e.env, e.service)
+			}
+			s, err := e.connect(context.Background(), at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := s.close(); err != nil {
+					t.Error(err)
+				}
+			})
+			test(t, e, s)
+		})
 	}
-	s, err := connect(context.Background(), at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.drop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
 }
 
 func TestEveryRelayPublishesAllEvents(t *testing.T) {
-	s, dir := testServer(t), t.TempDir()
-	for _, c := range contenders() {
-		out, err := trial{contender: c, events: 300, warm: 100, keys: 100, perTransaction: 10}.run(t.Context(), s, dir)
-		if err != nil {
-			t.Fatal(err)
+	onEach(t, func(t *testing.T, e engine, s server) {
+		for _, c := range e.contenders {
+			out, err := trial{engine: e, contender: c, events: 300, warm: 100, keys: 100, perTransaction: 10}.run(t.Context(), s, t.TempDir())
+			if err != nil {
+				t.Fatal(c.name, err)
+			}
+			if out.Stopped || out.Lost != 0 || out.Twice != 0 || out.Rate <= 0 || math.IsInf(out.Rate, 0) {
+				t.Errorf("%s: %+v", c.name, out)
+			}
 		}
-		if out.Stopped || out.Lost != 0 || out.Twice != 0 || out.Rate <= 0 || math.IsInf(out.Rate, 0) {
-			t.Errorf("%s: %+v", c.name, out)
-		}
-	}
+	})
 }
 
 func TestWhatHoldsThemUpIsSeen(t *testing.T) {
-	s, dir := testServer(t), t.TempDir()
-	for _, c := range []struct {
-		name          string
-		stopped, lost bool
-	}{{"settle", false, false}, {"classic", false, false}, {"watermill1000", true, false}, {rawName, false, true}} {
-		contender, _ := find(c.name)
-		out, err := trial{contender: contender, events: 300, warm: 100, keys: 100, perTransaction: 10, hold: holdWrite}.run(t.Context(), s, dir)
-		if err != nil {
-			t.Fatal(err)
+	onEach(t, func(t *testing.T, e engine, s server) {
+		for _, c := range []struct {
+			name          string
+			stopped, lost bool
+		}{{"settle", false, false}, {"classic", false, false}, {"watermill1000", true, false}, {rawName, false, true}} {
+			contender, _ := e.contender(c.name)
+			out, err := trial{engine: e, contender: contender, events: 300, warm: 100, keys: 100, perTransaction: 10, hold: holdWrite}.run(t.Context(), s, t.TempDir())
+			if err != nil {
+				t.Fatal(c.name, err)
+			}
+			if out.Stopped != c.stopped || out.Lost > 0 != c.lost || math.IsNaN(out.Old) {
+				t.Errorf("%s with an open transaction: %+v; want stopped %t, lost %t", c.name, out, c.stopped, c.lost)
+			}
 		}
-		if out.Stopped != c.stopped || out.Lost > 0 != c.lost || math.IsNaN(out.Dead) {
-			t.Errorf("%s with an open transaction: %+v; want stopped %t, lost %t", c.name, out, c.stopped, c.lost)
+	})
+}
+
+func TestRowVersionsAreCounted(t *testing.T) {
+	onEach(t, func(t *testing.T, e engine, s server) {
+		for name, want := range map[string]float64{"settle": 0, "classic": 1} {
+			c, _ := e.contender(name)
+			out, err := trial{engine: e, contender: c, events: 2000, warm: 1000, keys: 100, perTransaction: 100, hold: holdSnapshot}.run(t.Context(), s, t.TempDir())
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			if out.OldEvents >= 0 && out.OldEvents != want || out.Log <= 0 {
+				t.Errorf("%s leaves %g versions of each event behind, want %g; %g bytes of log", name, out.OldEvents, want, out.Log)
+			}
 		}
-	}
+	})
 }
 
 func TestAKilledRelayLosesNothing(t *testing.T) {
-	s, dir := testServer(t), t.TempDir()
-	for _, name := range []string{"settle", "classic", "replication"} {
-		c, _ := find(name)
-		out, err := trial{contender: c, events: 3000, warm: 1000, keys: 100, perTransaction: 100, kill: true}.run(t.Context(), s, dir)
-		if err != nil {
-			t.Fatal(err)
+	onEach(t, func(t *testing.T, e engine, s server) {
+		for _, name := range []string{"settle", "classic", "replication"} {
+			c, found := e.contender(name)
+			if !found {
+				continue
+			}
+			out, err := trial{engine: e, contender: c, events: 3000, warm: 1000, keys: 100, perTransaction: 100, kill: true}.run(t.Context(), s, t.TempDir())
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			if out.Stopped || out.Lost != 0 {
+				t.Errorf("%s: %+v", name, out)
+			}
 		}
-		if out.Stopped || out.Lost != 0 {
-			t.Errorf("%s: %+v", name, out)
+	})
+}
+
+func TestWhatProducersStoreBesideARelayIsPublished(t *testing.T) {
+	onEach(t, func(t *testing.T, e engine, s server) {
+		for _, name := range []string{"settle", "watermill1000"} {
+			c, _ := e.contender(name)
+			out, err := trial{engine: e, contender: c, keys: 100}.workBeside(t.Context(), s, t.TempDir(), 2, 50*time.Millisecond)
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			if row := out.row(); len(out.with) != 2 || len(out.without) != 2 || row.Ratio <= 0 || row.P99 < row.P50 || row.Carried <= 0 {
+				t.Errorf("%s: %+v", name, row)
+			}
 		}
-	}
+	})
 }
 
 func TestEveryConsumerMakesEachEffectOnce(t *testing.T) {
-	s := testServer(t)
-	for _, a := range appliers() {
-		out, err := application{applier: a, events: 300, keys: 50, commitDelay: time.Millisecond}.run(t.Context(), s)
-		if err != nil {
-			t.Fatal(err)
+	onEach(t, func(t *testing.T, e engine, s server) {
+		for _, a := range e.appliers {
+			out, err := application{applier: a, events: 300, keys: 50, commitDelay: time.Millisecond}.run(t.Context(), s, e.shop)
+			if err != nil {
+				t.Fatal(a.name, err)
+			}
+			forgets := a.name == "watermill"
+			if out.Wrong != 0 || out.Twice > 0 != forgets || out.Rate <= 0 {
+				t.Errorf("%s: %+v", a.name, out)
+			}
 		}
-		forgets := a.name == "watermill"
-		if out.Wrong != 0 || out.Twice > 0 != forgets || out.Rate <= 0 {
-			t.Errorf("%s: %+v", a.name, out)
+	})
+}
+
+func TestAllWaysAreOnEveryDatabaseOrOnlyOnOne(t *testing.T) {
+	titles := map[string]string{}
+	for _, e := range engines() {
+		for _, c := range e.contenders {
+			if was, there := titles[c.name]; there && was != c.title {
+				t.Errorf("%s is called %q and %q", c.name, was, c.title)
+			}
+			titles[c.name] = c.title
+		}
+		for _, a := range e.aims.lean {
+			if _, found := e.contender(a.than); !found {
+				t.Errorf("a goal on %s compares with %s, which is not measured there", e.name, a.than)
+			}
 		}
 	}
 }
@@ -152,42 +210,57 @@ func TestNumbersOfEventsAreFoundInTheirIDs(t *testing.T) {
 }
 
 func TestAMissedGoalIsCalledMissed(t *testing.T) {
-	r := report{Relays: []relayRow{
+	p := part{Relays: []relayRow{
 		{Name: rawName, Title: "raw", Rate: 100, LeanRatio: 0.69, P50: 1},
-		{Name: "lean", Title: "lean", Rate: 69, WAL: 5.1},
-		{Name: "settle", Title: "settle", Rate: 69, P50: 2, Poisoned: figure{Measured: true, Ratio: 0.96}, Idle: figure{Measured: true, Ratio: 1, Lost: 1}, Xmin: figure{Measured: true}},
-	}}
-	r.judge()
+		{Name: "lean", Title: "lean", Rate: 69, Log: 5.1, Beside: besideRow{Measured: true, Ratio: 0.91}},
+		{Name: "settle", Title: "settle", Rate: 69, P50: 2, Poisoned: figure{Measured: true, Ratio: 0.96}, Idle: figure{Measured: true, Ratio: 1, Lost: 1}, Snapshot: figure{Measured: true}},
+	}, Producers: []producerRow{{Name: "none", Than: "none"}, {Name: "default", Than: "none", Ratio: 0.95, SlowRatio: 0.8}}}
+	p.judge(aims{lean: []aim{{rawName, 0.7}}, logBytes: 5, producer: 0.9})
 	var got []string
-	for _, g := range r.Goals {
+	for _, g := range p.Goals {
 		got = append(got, g.Verdict)
 	}
-	if want := "MISSED MISSED met MISSED met reported reported"; strings.Join(got, " ") != want {
+	if want := "MISSED MISSED met MISSED met reported reported reported met MISSED"; strings.Join(got, " ") != want {
 		t.Errorf("verdicts %v, want %s", got, want)
 	}
 }
 
-func TestTablesShowFigures(t *testing.T) {
-	r := report{Relays: []relayRow{{Name: rawName, Title: "raw limit", Rate: 123456, RatioToRaw: 1}}, Consumers: []consumerRow{{Title: "c", Rate: 10}}, Producers: []producerRow{{Title: "p", Rate: 10}}}
-	var text, markdown bytes.Buffer
-	for _, table := range r.tables() {
-		if err := table.text(&text); err != nil {
-			t.Fatal(err)
-		}
-		if err := table.markdown(&markdown); err != nil {
-			t.Fatal(err)
-		}
+func shown(names ...string) report {
+	var r report
+	for _, name := range names {
+		r.Parts = append(r.Parts, part{Database: database{Name: name, Version: "1"}, Relays: []relayRow{{Name: rawName, Title: "raw limit", Rate: 123456, RatioToRaw: 1, Beside: besideRow{Measured: true, Ratio: 1}}},
+			Consumers: []consumerRow{{Title: "c", Rate: 10}}, Producers: []producerRow{{Title: "p", Rate: 10}}})
 	}
-	for _, b := range []*bytes.Buffer{&text, &markdown} {
-		if s := b.String(); !strings.Contains(s, "123,456") || !strings.Contains(s, strings.Repeat(bar, 30)) {
-			t.Errorf("no figure or no bar in:\n%s", s)
+	return r
+}
+
+func TestTablesShowFiguresOfEachDatabase(t *testing.T) {
+	for _, names := range [][]string{{"One"}, {"One", "Other"}} {
+		r := shown(names...)
+		var text, markdown bytes.Buffer
+		for _, table := range r.tables() {
+			if err := table.text(&text); err != nil {
+				t.Fatal(err)
+			}
+			if err := table.markdown(&markdown); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, b := range []*bytes.Buffer{&text, &markdown} {
+			s := b.String()
+			if strings.Count(s, "123,456") != len(names) || !strings.Contains(s, strings.Repeat(bar, 30)) {
+				t.Errorf("%v: no figure or no bar in:\n%s", names, s)
+			}
+			if blocks := strings.Contains(s, "Other 1"); blocks != (len(names) == 2) || strings.Contains(s, "One 1") != blocks {
+				t.Errorf("%v: want a block for each of several databases in:\n%s", names, s)
+			}
 		}
 	}
 }
 
 func TestADocumentKeepsWhatPeopleHaveWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "benchmarks.md")
-	r := report{Relays: []relayRow{{Name: rawName, Title: "raw limit", Rate: 123456}}}
+	r := shown("One")
 	if err := r.write(path); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +269,7 @@ func TestADocumentKeepsWhatPeopleHaveWritten(t *testing.T) {
 	if err := os.WriteFile(path, append(first, remarks...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r.Relays[0].Rate = 654321
+	r.Parts[0].Relays[0].Rate = 654321
 	if err := r.write(path); err != nil {
 		t.Fatal(err)
 	}
@@ -207,9 +280,27 @@ func TestADocumentKeepsWhatPeopleHaveWritten(t *testing.T) {
 }
 
 func TestThePasswordIsNotInTheDocument(t *testing.T) {
-	for _, args := range [][]string{{"--db", "postgres://u:secret@h/d", "--rounds", "1"}, {"-db=postgres://u:secret@h/d", "--rounds", "1"}} {
+	for _, args := range [][]string{{"--db", "postgres://u:secret@h/d", "--rounds", "1"}, {"-db=mysql,postgres://u:secret@h/d", "--rounds", "1"}} {
 		if got := command(args); got != "go run -C bench . --rounds 1" {
 			t.Errorf("%v is shown as %q", args, got)
+		}
+	}
+	if got := command([]string{"--db", "mysql"}); got != "go run -C bench . --db mysql" {
+		t.Errorf("a name is shown as %q", got)
+	}
+}
+
+func TestDatabasesAreNamedOrGivenAsURLs(t *testing.T) {
+	t.Setenv("SETTLE_TEST_POSTGRES", "postgres://a/b")
+	t.Setenv("SETTLE_TEST_MYSQL", "")
+	for db, want := range map[string]string{"": "postgres", "postgres": "postgres", "mariadb://h/d,postgres": "mysql postgres", "mysql": "", "oracle": ""} {
+		all, err := addresses(db)
+		var names []string
+		for _, a := range all {
+			names = append(names, a.engine.name)
+		}
+		if got := strings.Join(names, " "); got != want || err != nil != (want == "") {
+			t.Errorf("--db %q means %q, %v; want %q", db, got, err, want)
 		}
 	}
 }

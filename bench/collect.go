@@ -9,11 +9,11 @@ import (
 
 // collect reads what the trial has left behind. It ends the contender: numbers
 // of the server's statistics are complete only then.
-func (s *stand) collect(ctx context.Context, p *process, release func(), walBefore int64, out *outcome) error {
+func (s *stand) collect(ctx context.Context, p *process, release func(), before written, out *outcome) error {
 	h := s.board.head
 	published := float64(h.Published.Load())
 	out.Carried = published / float64(s.expected())
-	if cpu, known := s.db.server.sessionCPU(ctx, s.session); known && published > 0 {
+	if cpu, known := s.server.cpu(ctx, s.place); known && published > 0 {
 		out.ServerCPU = cpu / published * 1e6
 	}
 	if measured := float64(s.expected() - s.warm); !out.Stopped && measured > 0 {
@@ -30,19 +30,12 @@ func (s *stand) collect(ctx context.Context, p *process, release func(), walBefo
 	if err := p.stop(); err != nil {
 		return err
 	}
-	walAfter, err := s.db.server.walPosition(ctx)
-	if err != nil {
-		return err
-	}
-	if published > 0 {
-		out.WAL = float64(walAfter-walBefore) / published
-	}
 	if err := s.sessionsEnd(ctx); err != nil {
 		return err
 	}
-	inEvents, all, err := s.db.deadRows(ctx, s.contender.layout.table)
-	if published > 0 {
-		out.DeadEvents, out.Dead = float64(inEvents)/published, float64(all)/published
+	after, err := s.server.written(ctx, s.place, s.contender.layout.table)
+	if w := after.since(before); err == nil && published > 0 {
+		out.Log, out.OldEvents, out.Old = w.log/published, w.events/published, w.all/published
 	}
 	return err
 }
@@ -50,13 +43,13 @@ func (s *stand) collect(ctx context.Context, p *process, release func(), walBefo
 // sessionsEnd waits until the contender's sessions have ended: then their
 // statistics are there.
 func (s *stand) sessionsEnd(ctx context.Context) error {
-	for left := 1; left > 0; {
-		if err := s.db.server.admin.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity WHERE application_name = $1`, s.session).Scan(&left); err != nil {
+	for {
+		left, err := s.server.sessions(ctx, s.place)
+		if err != nil || left == 0 {
 			return err
 		}
 		pause(ctx, time.Millisecond)
 	}
-	return ctx.Err()
 }
 
 // latencies fills in the percentiles of what was published after the warm-up.

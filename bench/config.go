@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"regexp"
@@ -11,7 +12,7 @@ import (
 
 // config is what the flags say.
 type config struct {
-	db       string
+	servers  []address
 	events   int
 	rounds   int
 	rate     int
@@ -22,23 +23,31 @@ type config struct {
 	document string
 }
 
+// address is a server to measure on.
+type address struct {
+	engine engine
+	url    string
+}
+
 // keys is how many keys the events have in turn; one of them is poisoned.
 const keys = 10_000
 
 const usage = `Usage: go run -C bench . [flags]
 
-Measures Settle's relay and consumer beside other ways to do the same, on one PostgreSQL, and prints tables.
-A database settle_bench_* is made and dropped. The role must be a superuser: logical replication and the delay
-of commits ask for it. Nothing else should use the server, or its work is counted too; bench/run starts one.
+Measures Settle's relay and consumer beside other ways to do the same, on PostgreSQL and on MariaDB, one after the
+other, and prints tables. Databases settle_bench_* are made and dropped. The role must be a superuser: logical
+replication and the delay of commits ask for it, and on MariaDB a user is made for the ways that are measured, and
+settings of the server are changed while it runs. Nothing else should use the servers, or its work is counted too;
+bench/run starts some.
 
 `
 
 func parse(args []string, out io.Writer) (config, error) {
 	var c config
-	var only, scene string
+	var db, only, scene string
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(out)
-	f.StringVar(&c.db, "db", os.Getenv("SETTLE_TEST_POSTGRES"), "`URL` of the server; by default what SETTLE_TEST_POSTGRES holds")
+	f.StringVar(&db, "db", "", "`databases`, with commas between: "+strings.Join(engineNames(), ", ")+", each the server whose URL SETTLE_TEST_POSTGRES or SETTLE_TEST_MYSQL holds, or a URL; by default all that are named there")
 	f.IntVar(&c.events, "events", 100_000, "`number` of events in a backlog; the scenes have half of it, slow ways a part")
 	f.IntVar(&c.rounds, "rounds", 3, "`number` of rounds; figures are medians")
 	f.IntVar(&c.rate, "rate", 2000, "events per `second` in the steady state")
@@ -58,12 +67,13 @@ func parse(args []string, out io.Writer) (config, error) {
 	switch {
 	case f.NArg() > 0:
 		err = errors.New("there are no arguments, only flags: " + f.Arg(0))
-	case c.db == "":
-		err = errors.New("no server is named: give --db, or SETTLE_TEST_POSTGRES what `scripts/services up postgres` prints")
 	case c.events < 1000 || c.rounds < 1 || c.rate < 1 || c.seconds < 1:
 		err = errors.New("want at least 1,000 events, one round, one event per second, one second")
 	default:
-		c.only, err = regexp.Compile(only)
+		c.servers, err = addresses(db)
+		if err == nil {
+			c.only, err = regexp.Compile(only)
+		}
 		if err == nil {
 			c.scene, err = regexp.Compile(scene)
 		}
@@ -71,16 +81,53 @@ func parse(args []string, out io.Writer) (config, error) {
 	return c, err
 }
 
-// command is how the run was started, without a password; bench/run says what
-// it was called.
+// addresses reads what --db says.
+func addresses(db string) (all []address, err error) {
+	for _, s := range strings.Split(db, ",") {
+		if s == "" {
+			continue
+		}
+		e, found := engineOf(s)
+		a := address{e, s}
+		if s == e.name {
+			a.url = os.Getenv(e.env)
+		}
+		switch {
+		case !found:
+			return nil, fmt.Errorf("--db names no database that is measured; there are %s, or a URL of one", strings.Join(engineNames(), ", "))
+		case a.url == "":
+			return nil, fmt.Errorf("no server of %s is named: give its URL, or %s what `scripts/services up %s` prints", s, e.env, e.service)
+		}
+		all = append(all, a)
+	}
+	if db != "" {
+		return all, nil
+	}
+	for _, e := range engines() {
+		if at := os.Getenv(e.env); at != "" {
+			all = append(all, address{e, at})
+		}
+	}
+	if len(all) == 0 {
+		err = errors.New("no server is named: give --db, or SETTLE_TEST_POSTGRES and SETTLE_TEST_MYSQL what `scripts/services up postgres mariadb` prints")
+	}
+	return all, err
+}
+
+// command is how the run was started, without the password of a URL; bench/run
+// says what it was called.
 func command(args []string) string {
 	shown := []string{"go run -C bench ."}
 	if as := os.Getenv("SETTLE_BENCH_COMMAND"); as != "" {
 		shown[0] = as
 	}
 	for i := 0; i < len(args); i++ {
-		if name := strings.TrimLeft(args[i], "-"); strings.HasPrefix(name, "db") {
-			if name == "db" {
+		name, value, joined := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
+		if !joined && name == "db" && i+1 < len(args) {
+			value = args[i+1]
+		}
+		if name == "db" && strings.Contains(value, "://") {
+			if !joined {
 				i++
 			}
 			continue

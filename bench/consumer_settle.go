@@ -6,19 +6,20 @@ import (
 	"errors"
 	"log/slog"
 
-	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/consumer"
-	"github.com/settlemq/settle/store/postgres"
 )
+
+// settleInbox is how a store's inbox is opened, and its tables made.
+type settleInbox func(ctx context.Context, at string) (inbox settle.Inbox[*sql.Tx], end func() error, err error)
 
 // settleEach is Settle's consumer with its default config and a handler that
 // makes the effect of one event: what a business writes first.
-func settleEach() applier {
-	return applier{name: "settle", title: "Settle, a handler per event", create: createInbox, share: 5, apply: func(ctx context.Context, url string, d delivery) error {
-		return applySettle(ctx, url, d, func(c *consumer.Consumer[*sql.Tx]) {
+func settleEach(open settleInbox, addOne string) applier {
+	return applier{name: "settle", title: "Settle, a handler per event", create: open.create, share: 5, apply: func(ctx context.Context, at string, d delivery) error {
+		return open.apply(ctx, at, d, func(c *consumer.Consumer[*sql.Tx]) {
 			c.Handle(eventType, func(ctx context.Context, tx *sql.Tx, e *settle.Event) error {
 				_, err := tx.ExecContext(ctx, addOne, e.AggregateID)
 				return err
@@ -28,42 +29,38 @@ func settleEach() applier {
 }
 
 // settleBatch has a handler that takes many events of one type at once.
-func settleBatch() applier {
-	return applier{name: "settle-batch", title: "Settle, a handler per batch", create: createInbox, share: 2, apply: func(ctx context.Context, url string, d delivery) error {
-		return applySettle(ctx, url, d, func(c *consumer.Consumer[*sql.Tx]) {
+func settleBatch(open settleInbox, addMany func(ctx context.Context, tx *sql.Tx, keys []string) error) applier {
+	return applier{name: "settle-batch", title: "Settle, a handler per batch", create: open.create, share: 2, apply: func(ctx context.Context, at string, d delivery) error {
+		return open.apply(ctx, at, d, func(c *consumer.Consumer[*sql.Tx]) {
 			c.HandleBatch(eventType, func(ctx context.Context, tx *sql.Tx, events []*settle.Event) error {
 				keys := make([]string, len(events))
 				for i, e := range events {
 					keys[i] = e.AggregateID
 				}
-				_, err := tx.ExecContext(ctx, addMany, keys)
-				return err
+				return addMany(ctx, tx, keys)
 			})
 		})
 	}}
 }
 
-const addMany = `INSERT INTO account (key, amount) SELECT key, count(*) FROM unnest($1::text[]) AS k(key) GROUP BY key ORDER BY key
-ON CONFLICT (key) DO UPDATE SET amount = account.amount + excluded.amount`
-
-func createInbox(ctx context.Context, _ *pgx.Conn, url string) error {
-	store, err := postgres.Open(ctx, url, postgres.Config{})
+func (open settleInbox) create(ctx context.Context, p *place) error {
+	_, end, err := open(ctx, p.url)
 	if err != nil {
 		return err
 	}
-	return store.Close()
+	return end()
 }
 
-func applySettle(ctx context.Context, url string, d delivery, handle func(*consumer.Consumer[*sql.Tx])) error {
-	store, err := postgres.Open(ctx, url, postgres.Config{})
+func (open settleInbox) apply(ctx context.Context, at string, d delivery, handle func(*consumer.Consumer[*sql.Tx])) error {
+	inbox, end, err := open(ctx, at)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c := consumer.New("bench", partitions{d, cancel}, store.Inbox(), consumer.Config{Logger: slog.New(slog.DiscardHandler)})
+	c := consumer.New("bench", partitions{d, cancel}, inbox, consumer.Config{Logger: slog.New(slog.DiscardHandler)})
 	handle(c)
-	return errors.Join(c.Run(ctx), store.Close())
+	return errors.Join(c.Run(ctx), end())
 }
 
 // partitions deliver as a broker with eight of them does that assigns them

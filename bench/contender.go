@@ -3,17 +3,14 @@ package main
 import (
 	"context"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // contender is one way to carry events from a table to a broker.
 type contender struct {
-	// name is how a flag calls it, title how the table does.
+	// name is how a flag calls it, title how the table does; both are the same
+	// on every database.
 	name, title string
 	layout      layout
-	// prepare makes what must be there before the first event. Nil: nothing.
-	prepare func(ctx context.Context, conn *pgx.Conn) error
 	// carry publishes all events, those to come too, until ctx is done. It
 	// returns nil then, after it has written down what it has published.
 	carry func(ctx context.Context, c conditions) error
@@ -30,22 +27,8 @@ type conditions struct {
 	lease time.Duration
 }
 
-// contenders in the order of the table. The raw limit is what others are
-// compared with.
-func contenders() []contender {
-	return []contender{raw(), settleDefault(), settleLean(), settleAdopted(), settleUnprojected(), replication(), classic(), watermillLarge(), watermillDefault(), tutorial()}
-}
-
+// rawName is what others are compared with.
 const rawName = "raw"
-
-func find(name string) (contender, bool) {
-	for _, c := range contenders() {
-		if c.name == name {
-			return c, true
-		}
-	}
-	return contender{}, false
-}
 
 // pause waits, or until ctx is done.
 func pause(ctx context.Context, d time.Duration) {

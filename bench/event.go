@@ -15,18 +15,6 @@ const (
 	eventType    = "order.created"
 )
 
-// eventSQL defines the functions that fill the tables; %d is the count of keys.
-const eventSQL = `
-CREATE FUNCTION bench_id(n bigint) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT '` + idPrefix + `' || lpad(to_hex(n), 12, '0') $$;
-CREATE FUNCTION bench_key(n bigint) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT 'o-' || (n %% %d) $$;
-CREATE FUNCTION bench_payload(n bigint, large boolean) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT CASE
- WHEN large THEN '{"order_id":"' || n || '","note":"' || repeat(md5(n::text), %d) || '"}'
- ELSE rpad('{"order_id":"' || n || '","note":"', %d, 'x') || '"}' END $$;`
-
-func eventFunctions(keys int) string {
-	return fmt.Sprintf(eventSQL, keys, largeBytes/32, payloadBytes-2)
-}
-
 func eventID(n int) string { return fmt.Sprintf("%s%012x", idPrefix, n) }
 
 func eventKey(n, keys int) string { return "o-" + strconv.Itoa(n%keys) }

@@ -46,29 +46,45 @@ func start(ctx context.Context, args []string, out, said io.Writer) error {
 	return r.deliver(cfg, out)
 }
 
+// measure runs the bench on each database in turn.
 func measure(ctx context.Context, cfg config, command string, said io.Writer) (r report, err error) {
 	began := time.Now()
-	s, err := connect(ctx, cfg.db)
-	if err != nil {
-		return r, err
+	r = report{Date: began.UTC().Truncate(time.Minute), Command: command, Machine: lookAround(), Events: cfg.events, Rounds: cfg.rounds, Rate: cfg.rate}
+	for _, at := range cfg.servers {
+		p, err := measureOn(ctx, at, cfg, said)
+		if len(p.Relays) > 0 {
+			r.Parts = append(r.Parts, p)
+		}
+		if r.Took, r.Interrupted = time.Since(began).Seconds(), ctx.Err() != nil; err != nil {
+			return r, fmt.Errorf("on %s: %w", at.engine.name, err)
+		}
 	}
-	defer func() { err = errors.Join(err, s.drop()) }()
+	return r, nil
+}
+
+func measureOn(ctx context.Context, at address, cfg config, said io.Writer) (_ part, err error) {
+	s, err := at.engine.connect(ctx, at.url)
+	if err != nil {
+		return part{}, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
 	dir, err := os.MkdirTemp("", "settle-bench-")
 	if err != nil {
-		return r, err
+		return part{}, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	b := &bench{cfg: cfg, server: s, dir: dir, said: said}
-	b.report = report{Date: began.UTC().Truncate(time.Minute), Command: command, Events: cfg.events, Rounds: cfg.rounds, Rate: cfg.rate}
-	if b.report.Machine, err = lookAround(ctx, s); err != nil {
-		return r, err
+	b := &bench{cfg: cfg, engine: at.engine, server: s, dir: dir, said: said}
+	if b.part.Database, err = s.describe(ctx); err != nil {
+		return part{}, err
+	}
+	if b.part.Database.CommitMS, err = commitCost(ctx, s); err != nil {
+		return part{}, err
 	}
 	b.prepare()
 	err = b.all(ctx)
 	b.summarise()
-	b.report.judge()
-	b.report.Took, b.report.Interrupted = time.Since(began).Seconds(), ctx.Err() != nil
-	return b.report, err
+	b.part.judge(at.engine.aims)
+	return b.part, err
 }
 
 // deliver prints the report and writes the files that were asked for.

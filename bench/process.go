@@ -38,10 +38,10 @@ func (s *stand) start(ctx context.Context) (*process, error) {
 	if s.poisoned {
 		poisoned = poisonedKey
 	}
-	cmd := exec.CommandContext(ctx, program, carryWord, s.contender.name, s.path, strconv.Itoa(s.events+s.extra()),
+	cmd := exec.CommandContext(ctx, program, carryWord, s.engine.name, s.contender.name, s.path, strconv.Itoa(s.capacity()),
 		strconv.Itoa(s.keys), strconv.Itoa(poisoned), lease.String())
 	// Not an argument: it holds a password, and arguments are seen by all.
-	cmd.Env = append(os.Environ(), "SETTLE_BENCH_DATABASE="+s.db.as(s.session))
+	cmd.Env = append(os.Environ(), "SETTLE_BENCH_DATABASE="+s.server.url(s.place))
 	p := &process{cmd: cmd, said: &tail{}, ended: make(chan struct{})}
 	cmd.Stderr = p.said
 	if p.stdin, err = cmd.StdinPipe(); err != nil {
@@ -61,7 +61,7 @@ func (s *stand) start(ctx context.Context) (*process, error) {
 func (p *process) failed() error {
 	select {
 	case <-p.ended:
-		return fmt.Errorf("%s ended: %w: %s", p.cmd.Args[2], errors.Join(p.err, errors.New("nobody asked it to")), p.said)
+		return fmt.Errorf("%s ended: %w: %s", p.cmd.Args[3], errors.Join(p.err, errors.New("nobody asked it to")), p.said)
 	default:
 		return nil
 	}
@@ -87,10 +87,10 @@ func (p *process) stop() error {
 	case <-time.After(15 * time.Second):
 		_ = p.cmd.Process.Kill()
 		<-p.ended
-		return fmt.Errorf("%s did not end when it was asked to: %s", p.cmd.Args[2], p.said)
+		return fmt.Errorf("%s did not end when it was asked to: %s", p.cmd.Args[3], p.said)
 	}
 	if p.err != nil {
-		return fmt.Errorf("%s: %w: %s", p.cmd.Args[2], p.err, p.said)
+		return fmt.Errorf("%s: %w: %s", p.cmd.Args[3], p.err, p.said)
 	}
 	return nil
 }
@@ -110,21 +110,22 @@ func (t *tail) String() string { return string(t.b) }
 
 // carry is the main of a contender's process. It ends when its input does.
 func carry(args []string) error {
-	if len(args) != 6 {
+	if len(args) != 7 {
 		return errors.New("carry is not for people")
 	}
-	c, found := find(args[0])
+	e, _ := engineOf(args[0])
+	c, found := e.contender(args[1])
 	if !found {
-		return errors.New("there is no contender " + args[0])
+		return errors.New("there is no contender " + args[0] + " " + args[1])
 	}
-	events, err1 := strconv.Atoi(args[2])
-	keys, err2 := strconv.Atoi(args[3])
-	poisoned, err3 := strconv.Atoi(args[4])
-	lease, err4 := time.ParseDuration(args[5])
+	events, err1 := strconv.Atoi(args[3])
+	keys, err2 := strconv.Atoi(args[4])
+	poisoned, err3 := strconv.Atoi(args[5])
+	lease, err4 := time.ParseDuration(args[6])
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return err
 	}
-	b, err := mapBoard(args[1], events)
+	b, err := mapBoard(args[2], events)
 	if err != nil {
 		return err
 	}

@@ -9,73 +9,71 @@ import (
 	wsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // watermillDefault is Watermill's SQL subscriber as its Forwarder uses it, with
 // all defaults: 100 messages a query, a second between queries that found none.
 // Its messages are its own: the payload, and metadata in place of an envelope.
-func watermillDefault() contender {
-	return contender{name: "watermill", title: "Watermill SQL subscriber, default", layout: watermillLayout,
-		carry: func(ctx context.Context, c conditions) error { return carryWatermill(ctx, c, 0, 0) }}
+func watermillDefault(on watermillOn) contender {
+	return contender{name: "watermill", title: "Watermill SQL subscriber, default", layout: on.layout(), share: 5,
+		carry: func(ctx context.Context, c conditions) error { return on.carry(ctx, c, 0, 0) }}
 }
 
 // watermillLarge asks for 1,000 messages a query, and asks often.
-func watermillLarge() contender {
-	return contender{name: "watermill1000", title: "Watermill SQL subscriber, batch 1,000", layout: watermillLayout,
-		carry: func(ctx context.Context, c conditions) error {
-			return carryWatermill(ctx, c, 1000, 5*time.Millisecond)
-		}}
+func watermillLarge(on watermillOn) contender {
+	return contender{name: "watermill1000", title: "Watermill SQL subscriber, batch 1,000", layout: on.layout(), share: 2,
+		carry: func(ctx context.Context, c conditions) error { return on.carry(ctx, c, 1000, 5*time.Millisecond) }}
 }
 
-const watermillTopic = "events"
+const (
+	watermillTopic  = "events"
+	watermillTable  = "watermill_" + watermillTopic
+	watermillPoison = "poisoned"
+)
 
-// watermillLayout is made by Watermill itself.
-var watermillLayout = layout{
-	create: func(ctx context.Context, _ *pgx.Conn, url string) error {
-		pool, err := pgxpool.New(ctx, url)
+// watermillOn is what Watermill has for a database.
+type watermillOn struct {
+	schema  func(batch int) wsql.SchemaAdapter
+	offsets wsql.OffsetsAdapter
+	open    func(ctx context.Context, at string) (db wsql.Beginner, end func(), err error)
+	fill    func(context.Context, *place, filling) error
+	insert  string
+}
+
+// layout is made by Watermill itself.
+func (on watermillOn) layout() layout {
+	return layout{fill: on.fill, insert: on.insert, table: watermillTable, create: func(ctx context.Context, p *place) error {
+		db, end, err := on.open(ctx, p.url)
 		if err != nil {
 			return err
 		}
-		defer pool.Close()
-		sub, err := watermillSubscriber(pool, 0, 0)
+		defer end()
+		sub, err := on.subscriber(db, 0, 0)
 		if err != nil {
 			return err
 		}
 		return errors.Join(sub.SubscribeInitialize(watermillTopic), sub.SubscribeInitialize(watermillPoison), sub.Close())
-	},
-	fill:   insertWatermill + `SELECT bench_id(n), bench_payload(n, n % large = large - 1)::json, ` + watermillMetadata + `, pg_current_xact_id()`,
-	insert: insertWatermill + `SELECT $1, $3::text::json, json_build_object('event_type', '` + eventType + `', 'aggregate_type', 'order', 'aggregate_id', $2::text), pg_current_xact_id()`,
-	table:  "watermill_events",
+	}}
 }
 
-const (
-	insertWatermill   = `INSERT INTO watermill_events (uuid, payload, metadata, transaction_id) `
-	watermillMetadata = `json_build_object('event_type', '` + eventType + `', 'aggregate_type', 'order', 'aggregate_id', bench_key(n))`
-	watermillPoison   = "poisoned"
-)
-
-func watermillSubscriber(pool *pgxpool.Pool, batch int, poll time.Duration) (*wsql.Subscriber, error) {
-	return wsql.NewSubscriber(wsql.BeginnerFromPgx(pool), wsql.SubscriberConfig{
-		ConsumerGroup: "bench", PollInterval: poll,
-		SchemaAdapter:  wsql.DefaultPostgreSQLSchema{SubscribeBatchSize: batch},
-		OffsetsAdapter: wsql.DefaultPostgreSQLOffsetsAdapter{},
+func (on watermillOn) subscriber(db wsql.Beginner, batch int, poll time.Duration) (*wsql.Subscriber, error) {
+	return wsql.NewSubscriber(db, wsql.SubscriberConfig{
+		ConsumerGroup: "bench", PollInterval: poll, SchemaAdapter: on.schema(batch), OffsetsAdapter: on.offsets,
 	}, watermill.NopLogger{})
 }
 
-func carryWatermill(ctx context.Context, c conditions, batch int, poll time.Duration) (err error) {
+func (on watermillOn) carry(ctx context.Context, c conditions, batch int, poll time.Duration) error {
 	work := context.WithoutCancel(ctx)
-	pool, err := pgxpool.New(work, c.url)
+	db, end, err := on.open(work, c.url)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	handle, err := watermillHandler(pool, c.out)
+	defer end()
+	handle, err := on.handler(db, c.out)
 	if err != nil {
 		return err
 	}
-	sub, err := watermillSubscriber(pool, batch, poll)
+	sub, err := on.subscriber(db, batch, poll)
 	if err != nil {
 		return err
 	}
@@ -96,10 +94,10 @@ func carryWatermill(ctx context.Context, c conditions, batch int, poll time.Dura
 	return <-closed
 }
 
-// watermillHandler publishes a message; what is refused goes to Watermill's own
-// poison queue, a topic in the same database, so that the rest may go on.
-func watermillHandler(pool *pgxpool.Pool, out *sink) (message.HandlerFunc, error) {
-	publisher, err := wsql.NewPublisher(wsql.BeginnerFromPgx(pool), wsql.PublisherConfig{SchemaAdapter: wsql.DefaultPostgreSQLSchema{}}, watermill.NopLogger{})
+// handler publishes a message; what is refused goes to Watermill's own poison
+// queue, a topic in the same database, so that the rest may go on.
+func (on watermillOn) handler(db wsql.Beginner, out *sink) (message.HandlerFunc, error) {
+	publisher, err := wsql.NewPublisher(db, wsql.PublisherConfig{SchemaAdapter: on.schema(0)}, watermill.NopLogger{})
 	if err != nil {
 		return nil, err
 	}

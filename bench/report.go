@@ -13,11 +13,17 @@ type report struct {
 	// Took is the time of the whole run in seconds.
 	Took float64 `json:"seconds"`
 	// Interrupted: it was ended before all rounds were done.
-	Interrupted bool          `json:"interrupted"`
-	Relays      []relayRow    `json:"relays"`
-	Consumers   []consumerRow `json:"consumers"`
-	Producers   []producerRow `json:"producers"`
-	Goals       []goal        `json:"goals"`
+	Interrupted bool   `json:"interrupted"`
+	Parts       []part `json:"databases"`
+}
+
+// part is what was measured on one database.
+type part struct {
+	Database  database      `json:"database"`
+	Relays    []relayRow    `json:"relays"`
+	Consumers []consumerRow `json:"consumers"`
+	Producers []producerRow `json:"producers"`
+	Goals     []goal        `json:"goals"`
 }
 
 // machine says what the figures were measured on.
@@ -27,8 +33,13 @@ type machine struct {
 	MemoryGB float64 `json:"memory_gb"`
 	System   string  `json:"system"`
 	Go       string  `json:"go"`
-	Postgres string  `json:"postgres"`
-	// Durable is fsync and synchronous_commit.
+}
+
+// database says what a part was measured on.
+type database struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	// Durable are the settings that say when a commit is.
 	Durable string `json:"durable"`
 	// CommitMS is the median of an own commit in ms.
 	CommitMS float64 `json:"commit_ms"`
@@ -47,25 +58,44 @@ type relayRow struct {
 	RatioToRaw float64 `json:"ratio_to_raw"`
 	// LeanRatio is how many times as fast Settle's lean relay is. Ratios are
 	// medians of those of single rounds.
-	LeanRatio  float64 `json:"lean_is_times_as_fast"`
-	Batched    float64 `json:"batched_events_per_second"`
-	RelayCPU   float64 `json:"relay_cpu_seconds_per_million"`
-	ServerCPU  float64 `json:"server_cpu_seconds_per_million"`
-	WAL        float64 `json:"wal_bytes_per_event"`
-	DeadEvents float64 `json:"dead_event_rows_per_event"`
-	Dead       float64 `json:"dead_rows_per_event"`
+	LeanRatio float64 `json:"lean_is_times_as_fast"`
+	Batched   float64 `json:"batched_events_per_second"`
+	RelayCPU  float64 `json:"relay_cpu_seconds_per_million"`
+	ServerCPU float64 `json:"server_cpu_seconds_per_million"`
+	// Log is bytes of the server's logs; OldEvents and Old are row versions left
+	// behind, below 0 where the server does not tell.
+	Log       float64 `json:"log_bytes_per_event"`
+	OldEvents float64 `json:"old_event_rows_per_event"`
+	Old       float64 `json:"old_rows_per_event"`
 	// Steady state: from commit to publish, in ms.
 	P50        float64 `json:"p50_ms"`
 	P99        float64 `json:"p99_ms"`
 	P999       float64 `json:"p999_ms"`
 	SteadyLost int     `json:"steady_lost"`
 	// Twice is how many events were published again after a SIGKILL.
-	Killed   bool   `json:"killed"`
-	Twice    int    `json:"sent_twice_after_sigkill"`
-	Poisoned figure `json:"poisoned_key"`
-	Idle     figure `json:"idle_write_transaction"`
-	Xmin     figure `json:"xmin_held"`
-	Large    figure `json:"large_rows"`
+	Killed   bool      `json:"killed"`
+	Twice    int       `json:"sent_twice_after_sigkill"`
+	Poisoned figure    `json:"poisoned_key"`
+	Idle     figure    `json:"idle_write_transaction"`
+	Snapshot figure    `json:"snapshot_held"`
+	Large    figure    `json:"large_rows"`
+	Beside   besideRow `json:"producers_beside"`
+}
+
+// besideRow is what producers do while the relay reads, and without it.
+type besideRow struct {
+	Measured   bool    `json:"measured"`
+	Rate       float64 `json:"transactions_per_second"`
+	Without    float64 `json:"without_transactions_per_second"`
+	Ratio      float64 `json:"ratio_to_without"`
+	P50        float64 `json:"p50_ms"`
+	P99        float64 `json:"p99_ms"`
+	P99Without float64 `json:"without_p99_ms"`
+	// Vain is how many transactions had to be done again; Carried which part of
+	// what was stored the relay had published at once.
+	Vain    int     `json:"done_again"`
+	Lost    int     `json:"lost"`
+	Carried float64 `json:"published_meanwhile"`
 }
 
 // figure is a rate in a scene. Ratio compares it with the contender's own rate
@@ -75,11 +105,11 @@ type figure struct {
 	Rate     float64 `json:"events_per_second"`
 	Ratio    float64 `json:"ratio,omitempty"`
 	// Stopped: it made no progress any more when so large a part was Carried.
-	Stopped    bool    `json:"stopped,omitempty"`
-	Carried    float64 `json:"carried,omitempty"`
-	Lost       int     `json:"lost,omitempty"`
-	DeadEvents float64 `json:"dead_event_rows_per_event,omitempty"`
-	MemoryMB   float64 `json:"memory_mb,omitempty"`
+	Stopped   bool    `json:"stopped,omitempty"`
+	Carried   float64 `json:"carried,omitempty"`
+	Lost      int     `json:"lost,omitempty"`
+	OldEvents float64 `json:"old_event_rows_per_event,omitempty"`
+	MemoryMB  float64 `json:"memory_mb,omitempty"`
 }
 
 // consumerRow is what was measured of one applier; Slow is with a delay added to
@@ -109,8 +139,8 @@ type producerRow struct {
 	SlowRatio float64 `json:"slow_commit_ratio_to_none"`
 }
 
-func (r *report) relay(name string) (relayRow, bool) {
-	for _, row := range r.Relays {
+func (p *part) relay(name string) (relayRow, bool) {
+	for _, row := range p.Relays {
 		if row.Name == name && row.Rate > 0 {
 			return row, true
 		}
@@ -118,8 +148,8 @@ func (r *report) relay(name string) (relayRow, bool) {
 	return relayRow{}, false
 }
 
-func (r *report) consumer(name string) (consumerRow, bool) {
-	for _, row := range r.Consumers {
+func (p *part) consumer(name string) (consumerRow, bool) {
+	for _, row := range p.Consumers {
 		if row.Name == name && row.Rate > 0 {
 			return row, true
 		}

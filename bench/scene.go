@@ -6,22 +6,26 @@ const (
 	sceneBatched  = "batched"
 	scenePoisoned = "poisoned"
 	sceneIdle     = "idle"
-	sceneXmin     = "xmin"
+	sceneSnapshot = "snapshot"
 	sceneLarge    = "large"
 	sceneKill     = "kill"
 	sceneSteady   = "steady"
+	sceneBeside   = "beside"
 	sceneConsumer = "consumer"
 	sceneProducer = "producer"
 )
 
-var sceneNames = []string{sceneDrain, sceneBatched, scenePoisoned, sceneIdle, sceneXmin, sceneLarge, sceneKill, sceneSteady, sceneConsumer, sceneProducer}
+var sceneNames = []string{sceneDrain, sceneBatched, scenePoisoned, sceneIdle, sceneSnapshot, sceneLarge, sceneKill, sceneSteady, sceneBeside, sceneConsumer, sceneProducer}
 
 // scene is a trial of every contender, in each round or only in the first.
 type scene struct {
 	name  string
 	trial func(contender) trial
 	once  bool
-	seen  map[string][]outcome
+	// follows: it comes right behind the scene before it, for each contender,
+	// because the two are compared.
+	follows bool
+	seen    map[string][]outcome
 }
 
 func (s *scene) keep(name string, o outcome) { s.seen[name] = append(s.seen[name], o) }
@@ -48,7 +52,7 @@ func (s *scene) figure(name string, without []float64) figure {
 	if len(s.seen[name]) == 0 {
 		return figure{}
 	}
-	f := figure{Measured: true, Rate: median(s.rates(name)), DeadEvents: s.middle(name, func(o outcome) float64 { return o.DeadEvents })}
+	f := figure{Measured: true, Rate: median(s.rates(name)), OldEvents: s.middle(name, func(o outcome) float64 { return o.OldEvents })}
 	for _, o := range s.seen[name] {
 		f.Lost, f.MemoryMB = max(f.Lost, o.Lost), max(f.MemoryMB, o.Memory)
 		if o.Stopped {
@@ -75,11 +79,11 @@ func (b *bench) batched(c contender) trial {
 // prepare lists the scenes of a round.
 func (b *bench) prepare() {
 	b.scenes = map[string]*scene{}
-	add := func(name string, of func(contender) trial) {
-		s := &scene{name: name, trial: of, once: name == sceneLarge || name == sceneKill, seen: map[string][]outcome{}}
-		b.scenes[name] = s
-		if b.cfg.scene.MatchString(name) {
-			b.round = append(b.round, s)
+	add := func(s scene) {
+		s.seen = map[string][]outcome{}
+		b.scenes[s.name] = &s
+		if b.cfg.scene.MatchString(s.name) {
+			b.round = append(b.round, &s)
 		}
 	}
 	changed := func(change func(*trial)) func(contender) trial {
@@ -89,30 +93,30 @@ func (b *bench) prepare() {
 			return t
 		}
 	}
-	add(sceneDrain, b.drain)
-	add(sceneBatched, b.batched)
-	add(scenePoisoned, func(c contender) trial {
+	add(scene{name: sceneDrain, trial: b.drain})
+	add(scene{name: sceneBatched, trial: b.batched})
+	add(scene{name: scenePoisoned, follows: true, trial: func(c contender) trial {
 		if c.name == rawName {
 			return trial{} // it knows no refusal
 		}
 		return changed(func(t *trial) { t.poisoned = true })(c)
-	})
-	add(sceneIdle, changed(func(t *trial) { t.hold = holdWrite }))
-	add(sceneXmin, changed(func(t *trial) { t.hold = holdSnapshot }))
-	add(sceneLarge, func(c contender) trial {
+	}})
+	add(scene{name: sceneIdle, follows: true, trial: changed(func(t *trial) { t.hold = holdWrite })})
+	add(scene{name: sceneSnapshot, follows: true, trial: changed(func(t *trial) { t.hold = holdSnapshot })})
+	add(scene{name: sceneLarge, once: true, trial: func(c contender) trial {
 		t := b.backlog(c, b.cfg.events/20)
 		t.perTransaction, t.largeEvery = 10, 10
 		return t
-	})
-	add(sceneKill, changed(func(t *trial) { t.kill = true }))
+	}})
+	add(scene{name: sceneKill, once: true, trial: changed(func(t *trial) { t.kill = true })})
 }
 
-// summarise fills in what the rounds have shown. WAL is the least of them: what
-// else goes on at the server can only add to it.
+// summarise fills in what the rounds have shown. Bytes of logs are the least of
+// them: what else goes on at the server can only add to it.
 func (b *bench) summarise() {
 	plain := b.scenes[sceneDrain]
-	for i := range b.report.Relays {
-		row := &b.report.Relays[i]
+	for i := range b.part.Relays {
+		row := &b.part.Relays[i]
 		n := row.Name
 		batched := b.scenes[sceneBatched].rates(n)
 		row.Rate, row.Batched = median(plain.rates(n)), median(batched)
@@ -120,16 +124,16 @@ func (b *bench) summarise() {
 		row.LeanRatio = medianRatio(plain.rates(leanName), plain.rates(n))
 		row.RelayCPU = plain.middle(n, func(o outcome) float64 { return o.RelayCPU })
 		row.ServerCPU = plain.middle(n, func(o outcome) float64 { return o.ServerCPU })
-		row.DeadEvents = plain.middle(n, func(o outcome) float64 { return o.DeadEvents })
-		row.Dead = plain.middle(n, func(o outcome) float64 { return o.Dead })
+		row.OldEvents = plain.middle(n, func(o outcome) float64 { return o.OldEvents })
+		row.Old = plain.middle(n, func(o outcome) float64 { return o.Old })
 		for j, o := range plain.seen[n] {
-			if j == 0 || o.WAL < row.WAL {
-				row.WAL = o.WAL
+			if j == 0 || o.Log < row.Log {
+				row.Log = o.Log
 			}
 		}
 		row.Poisoned = b.scenes[scenePoisoned].figure(n, batched)
 		row.Idle = b.scenes[sceneIdle].figure(n, batched)
-		row.Xmin = b.scenes[sceneXmin].figure(n, batched)
+		row.Snapshot = b.scenes[sceneSnapshot].figure(n, batched)
 		row.Large = b.scenes[sceneLarge].figure(n, nil)
 		row.Killed = len(b.scenes[sceneKill].seen[n]) > 0
 		row.Twice = int(b.scenes[sceneKill].middle(n, func(o outcome) float64 { return float64(o.Twice) }))

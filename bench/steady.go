@@ -5,8 +5,6 @@ import (
 	"errors"
 	"sync"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // storing are the connections that store events at a steady rate.
@@ -49,14 +47,17 @@ func (s *stand) begin(ctx context.Context, p *process) error {
 }
 
 func (s *stand) produce(ctx context.Context, first int, began time.Time, committed []int64) error {
-	conn, err := pgx.Connect(ctx, s.db.url)
+	conn, err := s.place.db.Conn(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	defer func() { _ = conn.Close() }()
 	for n := first; n < s.events; n += storing {
 		pause(ctx, time.Until(began.Add(time.Duration(n)*time.Second/time.Duration(s.rate))))
-		if _, err := conn.Exec(ctx, s.contender.layout.insert, eventID(n), eventKey(n, s.keys), string(payload(n))); err != nil {
+		if _, err := s.place.insist(ctx, func() error {
+			_, err := conn.ExecContext(ctx, s.contender.layout.insert, eventID(n), eventKey(n, s.keys), string(payload(n)))
+			return err
+		}); err != nil {
 			return err
 		}
 		committed[n] = time.Now().UnixNano()

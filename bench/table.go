@@ -17,10 +17,16 @@ type table struct {
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
+// block begins a block of rows, under a title that stands alone in its row.
+func (t *table) block(title string) { t.rows = append(t.rows, []string{title}) }
+
 // text writes t in columns, figures to the right.
 func (t *table) text(w io.Writer) error {
 	widths := make([]int, len(t.head))
 	for _, row := range append([][]string{t.head}, t.rows...) {
+		if len(row) == 1 {
+			continue
+		}
 		for i, cell := range row {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
@@ -28,6 +34,10 @@ func (t *table) text(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%s\n", t.title)
 	for _, row := range append([][]string{t.head}, t.rows...) {
+		if len(row) == 1 {
+			fmt.Fprintf(&b, " %s\n", row[0])
+			continue
+		}
 		for i, cell := range row {
 			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
 			switch {
@@ -66,6 +76,9 @@ func (t *table) markdown(w io.Writer) error {
 	}
 	b.WriteString("|\n")
 	for _, row := range t.rows {
+		if len(row) == 1 {
+			row = append([]string{"**" + row[0] + "**"}, make([]string, len(t.head)-1)...)
+		}
 		line(row)
 	}
 	if t.note != "" {

@@ -2,18 +2,18 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // trial is one run of one contender over a backlog, or under a steady rate.
 type trial struct {
+	engine    engine
 	contender contender
 	// events to carry, warm of them before anything is measured, with keys
 	// taken in turn.
@@ -50,11 +50,11 @@ type outcome struct {
 	// RelayCPU and ServerCPU are seconds per million events, of the
 	// contender's process and of its sessions at the server.
 	RelayCPU, ServerCPU float64
-	// WAL is bytes per event that the server wrote while it ran.
-	WAL float64
-	// DeadEvents and Dead are row versions left behind per event, in the
-	// events' table and in all tables.
-	DeadEvents, Dead float64
+	// Log is bytes per event that the server wrote into its logs while it ran.
+	Log float64
+	// OldEvents and Old are row versions left behind per event, in the events'
+	// table and in all tables; below 0 where the server does not tell.
+	OldEvents, Old float64
 	// Stopped is set when it made no progress for so long that it was given
 	// up; Carried is the share of the events published until then.
 	Stopped bool
@@ -77,21 +77,21 @@ const killedLease = time.Second
 // stand is a trial that is set up.
 type stand struct {
 	trial
-	db      *database
-	board   *board
-	path    string
-	session string // names the contender's sessions at the server
+	server server
+	place  *place
+	board  *board
+	path   string
 }
 
-func (t trial) run(ctx context.Context, s *server, dir string) (out outcome, err error) {
-	db, err := s.create(ctx, 0)
+func (t trial) run(ctx context.Context, s server, dir string) (out outcome, err error) {
+	p, err := s.create(ctx, 0)
 	if err != nil {
 		return out, err
 	}
-	defer func() { err = errors.Join(err, db.drop()) }()
-	st := &stand{trial: t, db: db, session: db.name, path: filepath.Join(dir, db.name+".board")}
-	if err := st.setUp(ctx); err != nil {
-		return out, err
+	defer func() { err = errors.Join(err, s.remove(p)) }()
+	st := &stand{trial: t, server: s, place: p, path: filepath.Join(dir, p.name+".board")}
+	if err := t.contender.layout.create(ctx, p); err != nil {
+		return out, fmt.Errorf("make the tables: %w", err)
 	}
 	// Before what is carried was stored: what is older than an open transaction
 	// is no trouble to anybody.
@@ -109,27 +109,27 @@ func (t trial) run(ctx context.Context, s *server, dir string) (out outcome, err
 		return out, err
 	}
 	defer func() { err = errors.Join(err, st.board.close(), os.Remove(st.path)) }()
-	before, err := s.walPosition(ctx)
+	before, err := s.written(ctx, p, t.contender.layout.table)
 	if err != nil {
 		return out, err
 	}
-	p, err := st.start(ctx)
+	relay, err := st.start(ctx)
 	if err != nil {
 		return out, err
 	}
-	defer func() { err = errors.Join(err, p.stop()) }()
+	defer func() { err = errors.Join(err, relay.stop()) }()
 	switch {
 	case t.kill:
-		p, err = st.killHalfway(ctx, p)
+		relay, err = st.killHalfway(ctx, relay)
 	case t.rate > 0:
-		err = st.steady(ctx, p, &out)
+		err = st.steady(ctx, relay, &out)
 	default:
-		err = st.await(ctx, p, st.expected())
+		err = st.await(ctx, relay, st.expected())
 	}
 	if out.Stopped = errors.Is(err, errStopped); err != nil && !out.Stopped {
 		return out, err
 	}
-	err = st.collect(ctx, p, release, before, &out)
+	err = st.collect(ctx, relay, release, before, &out)
 	return out, err
 }
 
@@ -151,28 +151,11 @@ func (t trial) extra() int {
 	return 0
 }
 
-func (s *stand) setUp(ctx context.Context) (err error) {
-	l := s.contender.layout
-	if err := l.create(ctx, s.db.conn, s.db.url); err != nil {
-		return fmt.Errorf("make the tables: %w", err)
-	}
-	if _, err := s.db.conn.Exec(ctx, eventFunctions(s.keys)); err != nil {
-		return err
-	}
-	if s.largeEvery > 0 {
-		// Large payloads are stored as they are, as those that do not compress.
-		if _, err := s.db.conn.Exec(ctx, `ALTER TABLE `+l.table+` ALTER COLUMN payload SET STORAGE EXTERNAL`); err != nil {
-			return err
-		}
-	}
-	if s.contender.prepare != nil {
-		return s.contender.prepare(ctx, s.db.conn)
-	}
-	return nil
-}
+// capacity is how many events the board has room for.
+func (t trial) capacity() int { return t.events + t.extra() }
 
 func (s *stand) openBoard() (err error) {
-	if s.board, err = mapBoard(s.path, s.events+s.extra()); err != nil {
+	if s.board, err = mapBoard(s.path, s.capacity()); err != nil {
 		return err
 	}
 	s.board.head.Expected, s.board.head.Warm = int64(s.expected()), int64(s.warm)
@@ -182,19 +165,12 @@ func (s *stand) openBoard() (err error) {
 	return nil
 }
 
-// fill stores the backlog. Its rows are read once, so that no contender pays
-// for the first look at them; a last synchronous commit makes all durable.
+// fill stores the backlog. Its rows are read once, so that no contender pays for
+// the first look at them.
 func (s *stand) fill(ctx context.Context) error {
-	l := s.contender.layout
-	for _, q := range []string{
-		`SET synchronous_commit = off`, l.fillScript(0, s.events, max(1, s.perTransaction), s.largeEvery), `RESET synchronous_commit`,
-		`CREATE TABLE settled AS SELECT count(*) FROM ` + l.table, `ANALYZE`,
-	} {
-		if _, err := s.db.conn.Exec(ctx, q); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.server.lazily(ctx, s.place, func() error {
+		return s.contender.layout.fill(ctx, s.place, filling{s.events, s.keys, max(1, s.perTransaction), s.largeEvery})
+	})
 }
 
 // holdOpen opens the transaction of the scene. Releasing it commits; it may be
@@ -203,26 +179,22 @@ func (s *stand) holdOpen(ctx context.Context) (release func(), err error) {
 	if s.hold == holdNothing {
 		return func() {}, nil
 	}
-	conn, err := pgx.Connect(ctx, s.db.url)
+	l := s.contender.layout
+	tx, err := s.place.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	if err != nil {
 		return nil, err
 	}
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err == nil {
-		if s.hold == holdWrite {
-			n := s.events
-			_, err = tx.Exec(ctx, s.contender.layout.insert, eventID(n), eventKey(n, s.keys), string(payload(n)))
-		} else {
-			_, err = tx.Exec(ctx, `SELECT count(*) FROM pg_class`)
-		}
+	if s.hold == holdWrite {
+		n := s.events
+		_, err = tx.ExecContext(ctx, l.insert, eventID(n), eventKey(n, s.keys), string(payload(n)))
+	} else {
+		var none int
+		err = tx.QueryRowContext(ctx, `SELECT count(*) FROM `+l.table).Scan(&none)
 	}
 	if err != nil {
-		return nil, errors.Join(err, conn.Close(ctx))
+		return nil, errors.Join(err, tx.Rollback())
 	}
-	return func() {
-		_ = tx.Commit(context.WithoutCancel(ctx))
-		_ = conn.Close(context.WithoutCancel(ctx))
-	}, nil
+	return func() { _ = tx.Commit() }, nil
 }
 
 var errStopped = errors.New("it stopped")

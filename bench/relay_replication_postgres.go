@@ -4,12 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"net/url"
 	"time"
 
 	"github.com/jackc/pglogrepl"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
@@ -21,21 +19,15 @@ import (
 // 1,000 events and whenever the server has no more. What is refused it can only
 // try again: a log has no place to put a record aside.
 func replication() contender {
-	return contender{name: "replication", title: "logical replication (pgoutput, ack per 1,000)", layout: logLayout, prepare: prepareReplication, carry: carryReplication}
-}
-
-// prepareReplication makes a publication and a slot with the schema's name.
-func prepareReplication(ctx context.Context, conn *pgx.Conn) error {
-	schema := conn.Config().RuntimeParams["search_path"]
-	for _, q := range []string{
-		`CREATE PUBLICATION ` + schema + ` FOR TABLE t_outbox_event WITH (publish = 'insert')`,
-		`SELECT pg_create_logical_replication_slot('` + schema + `', 'pgoutput')`,
-	} {
-		if _, err := conn.Exec(ctx, q); err != nil {
-			return fmt.Errorf("prepare logical replication: %w", err)
+	l := logOnPostgres
+	l.create = func(ctx context.Context, p *place) error {
+		if err := logOnPostgres.create(ctx, p); err != nil {
+			return err
 		}
+		return p.exec(ctx, `CREATE PUBLICATION `+p.name+` FOR TABLE t_outbox_event WITH (publish = 'insert')`,
+			`SELECT pg_create_logical_replication_slot('`+p.name+`', 'pgoutput')`)
 	}
-	return nil
+	return contender{name: "replication", title: "logical replication (pgoutput, ack per 1,000)", layout: l, carry: carryReplication}
 }
 
 // follower is a connection that a slot's changes arrive on.

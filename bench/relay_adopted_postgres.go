@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/url"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/settlemq/settle/relay"
 	"github.com/settlemq/settle/store/migrate"
 	"github.com/settlemq/settle/store/postgres"
@@ -13,30 +11,29 @@ import (
 
 const adoptedName = "adopted"
 
-// settleAdopted is Settle's relay on the table of the classic one, adopted as it
-// stands: what becomes of a row is written into its status.
-func settleAdopted() contender {
+// adoptedOnPostgres is Settle's relay on the table of the classic one, adopted
+// as it stands: what becomes of a row is written into its status.
+func adoptedOnPostgres() contender {
 	return contender{name: adoptedName, title: "Settle, adopted table, statuses written", layout: adoptedLayout(true), carry: carryAdopted}
 }
 
-// settleUnprojected is the same and leaves the statuses alone.
-func settleUnprojected() contender {
+// unprojectedOnPostgres is the same and leaves the statuses alone.
+func unprojectedOnPostgres() contender {
 	return contender{name: "unprojected", title: "Settle, adopted table, statuses left alone", layout: adoptedLayout(false), carry: carryAdopted}
 }
 
 // adoptedLayout is the classic table and, beside it, the schema that reads it.
 func adoptedLayout(project bool) layout {
-	l := queueLayout
-	l.create = func(ctx context.Context, conn *pgx.Conn, at string) error {
-		if err := queueLayout.create(ctx, conn, at); err != nil {
+	l := queueOnPostgres
+	l.create = func(ctx context.Context, p *place) error {
+		if err := queueOnPostgres.create(ctx, p); err != nil {
 			return err
 		}
-		own, err := besideURL(at)
+		own, err := besideURL(p.url)
 		if err != nil {
 			return err
 		}
-		table := conn.Config().RuntimeParams["search_path"] + ".t_outbox_event"
-		a, err := postgres.NewAdopt(own, migrate.AdoptConfig{Table: table, Payload: migrate.PayloadBody, Project: &project})
+		a, err := postgres.NewAdopt(own, migrate.AdoptConfig{Table: p.name + ".t_outbox_event", Payload: migrate.PayloadBody, Project: &project})
 		if err == nil {
 			_, err = a.Run(ctx)
 		}
@@ -45,7 +42,7 @@ func adoptedLayout(project bool) layout {
 	return l
 }
 
-// beside is the schema of Settle's own tables.
+// beside is where Settle's own tables are.
 func beside(schema string) string { return schema + "_settle" }
 
 func besideURL(at string) (string, error) {
@@ -63,5 +60,5 @@ func carryAdopted(ctx context.Context, c conditions) (err error) {
 	if c.url, err = besideURL(c.url); err != nil {
 		return err
 	}
-	return carrySettle(ctx, c, relay.Config{Name: "bench", BatchRows: 1000})
+	return carrySettle(ctx, c, relay.Config{Name: "bench", BatchRows: 1000}, openLogOnPostgres)
 }

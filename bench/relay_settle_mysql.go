@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/migrate"
+	"github.com/settlemq/settle/store/mysql"
+)
+
+func settleOnMySQL() contender {
+	return settleDefault(settleLayoutOnMySQL(migrate.LayoutFull), openLogOnMySQL)
+}
+
+func leanOnMySQL() contender {
+	return settleLean(settleLayoutOnMySQL(migrate.LayoutLean), openLogOnMySQL)
+}
+
+// settleLayoutOnMySQL is made by Settle itself.
+func settleLayoutOnMySQL(of migrate.Layout) layout {
+	l := logOnMySQL
+	l.create = func(ctx context.Context, p *place) error { return makeSettleOnMySQL(ctx, p, of) }
+	return l
+}
+
+// dropSearchIndexes are those of the outbox that only people search by.
+const dropSearchIndexes = `ALTER TABLE t_outbox_event DROP INDEX i_outbox_aggregate, DROP INDEX i_outbox_biz, DROP INDEX i_outbox_trace`
+
+// makeSettleOnMySQL does what settle migrate does, and makes the table lean by
+// hand.
+func makeSettleOnMySQL(ctx context.Context, p *place, of migrate.Layout) error {
+	schema, err := mysql.Schema(ctx, p.url, true)
+	if err != nil {
+		return err
+	}
+	if _, err = schema.Up(ctx); err == nil && of == migrate.LayoutLean {
+		err = p.exec(ctx, dropSearchIndexes)
+	}
+	return errors.Join(err, schema.Close())
+}
+
+func openLogOnMySQL(ctx context.Context, at string) (relay.Store, func() error, error) {
+	store, err := mysql.Open(ctx, at, mysql.Config{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return store.Log(), store.Close, nil
+}
