@@ -1,0 +1,5 @@
+# Node 3 of the cluster kafka3, which is started as a whole.
+. "$here/services.d/kafka3.sh"
+needs=kafka3
+nodes=3
+dir=$home/3
