@@ -132,15 +132,21 @@ func checksOf(t *testing.T, at string) map[string]bool {
 	return names
 }
 
+const classicConsumeLog = `CREATE TABLE t_message_consume_log (id BIGSERIAL PRIMARY KEY, consumer_group VARCHAR(128) NOT NULL, message_id VARCHAR(64) NOT NULL, biz_key VARCHAR(64),
+ status VARCHAR(16) NOT NULL, consumed_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, UNIQUE (consumer_group, message_id))`
+
 func TestTheDocumentListsEachCheckOfTheDoctor(t *testing.T) {
 	at, _ := migrated(t)
 	adopted, mysql := freshDatabase(t), mysqlDatabase(t)
 	execPostgres(t, adopted, classicOutbox)
 	must(t, cli.ExitOK, "migrate", "--adopt", "--yes", "--db", adopted)
 	must(t, cli.ExitOK, "migrate", "--db", mysql)
+	shared := freshDatabase(t)
+	execPostgres(t, shared, classicConsumeLog)
+	must(t, cli.ExitOK, "migrate", "--adopt", "--yes", "--db", shared)
 	checks := map[string]map[string]bool{
 		"PostgreSQL": checksOf(t, postgresSchema(t)), "adopted": checksOf(t, adopted+"?search_path=settle"),
-		"SQLite": checksOf(t, at), "MySQL": checksOf(t, mysql),
+		"shared": checksOf(t, shared+"?search_path=settle"), "SQLite": checksOf(t, at), "MySQL": checksOf(t, mysql),
 	}
 	page, err := os.ReadFile("../docs/doctor.md")
 	if err != nil {
@@ -155,9 +161,9 @@ func TestTheDocumentListsEachCheckOfTheDoctor(t *testing.T) {
 		name, of := strings.Trim(cells[1], " `"), strings.TrimSpace(cells[2])
 		listed[name] = true
 		for database, has := range checks {
-			want := of == "all" || strings.Contains(of, database) || database == "adopted" && of != "SQLite" && strings.Contains(of, "PostgreSQL")
-			if of == "PostgreSQL, adopted" {
-				want = database == "adopted"
+			want := of == "all" || strings.Contains(of, database) || strings.Contains(of, "PostgreSQL") && (database == "adopted" || database == "shared")
+			if only, _ := strings.CutPrefix(of, "PostgreSQL, "); only == "adopted" || only == "shared" {
+				want = database == only
 			}
 			if want != has[name] {
 				t.Errorf("%s is listed as of %s; on %s it is %v", name, of, database, has[name])

@@ -144,6 +144,8 @@ type examination struct {
 	adopted *adoption
 	// partitioned is how an outbox of our own is divided.
 	partitioned layoutFound
+	// shared is the consume log that foreign consumers write to; nil: none do.
+	shared *sharedLog
 }
 
 type setting struct{ value, source string }
@@ -184,6 +186,9 @@ func (x *examination) begin(ctx context.Context) error {
 	if err := x.findAdopted(ctx); err != nil {
 		return err
 	}
+	if err := x.findShared(ctx); err != nil {
+		return err
+	}
 	if x.outbox, err = x.shape(ctx); err != nil || x.outbox == nil || x.adopted != nil {
 		return err
 	}
@@ -207,6 +212,9 @@ func (x *examination) checks() []check {
 	all = append(all, x.outboxChecks()...)
 	if x.adopted != nil {
 		all = append(all, x.adoptedChecks()...)
+	}
+	if x.shared != nil {
+		all = append(all, x.sharedChecks()...)
 	}
 	return append(all, x.sessionChecks()...)
 }
