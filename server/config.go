@@ -42,7 +42,9 @@ type SourceConfig struct {
 	Topics  []string `yaml:"topics" doc:"topics that are made at start; any other is made when it is first used" default:"[]"`
 	Migrate bool     `yaml:"migrate" doc:"whether to make the tables and bring them up to date; else settle migrate does, and until then nothing is relayed" default:"false"`
 	// Durability is DurabilityStrict or DurabilityLax.
-	Durability string      `yaml:"durability" doc:"strict: a database that may lose what it has committed (fsync or synchronous_commit off and such) is not relayed; lax: it is, with a warning" default:"strict"`
+	Durability string `yaml:"durability" doc:"strict: a database that may lose what it has committed (fsync or synchronous_commit off and such) is not relayed; lax: it is, with a warning" default:"strict"`
+	// OtherRelay is OtherRelayWarn or OtherRelayUnready.
+	OtherRelay string      `yaml:"other_relay" doc:"what follows when another relay is seen at work on an adopted table. warn: the log and /readyz say so; unready: /readyz answers 503 as well" default:"warn"`
 	Relay      RelayConfig `yaml:"relay" doc:"outbox to broker"`
 }
 
@@ -50,6 +52,12 @@ type SourceConfig struct {
 const (
 	DurabilityStrict = "strict"
 	DurabilityLax    = "lax"
+)
+
+// What SourceConfig.OtherRelay may be; empty is warn.
+const (
+	OtherRelayWarn    = "warn"
+	OtherRelayUnready = "unready"
 )
 
 // RelayConfig holds what people change about a relay.

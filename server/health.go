@@ -11,7 +11,8 @@ import (
 
 // Health is what GET /readyz answers.
 type Health struct {
-	// Ready is true when every source leads or stands by.
+	// Ready is true when every source leads or stands by, and no other relay is
+	// seen at work on one that says other_relay: unready.
 	Ready   bool                      `json:"ready"`
 	Sources map[string]SourceStanding `json:"sources"`
 	// Embedded is how the embedded broker stands; nil without one.
@@ -23,7 +24,7 @@ func (s *Server) Health() Health {
 	h := Health{Sources: s.Standings()}
 	h.Ready = len(h.Sources) > 0
 	for _, standing := range h.Sources {
-		h.Ready = h.Ready && standing.State.reachable()
+		h.Ready = h.Ready && standing.State.reachable() && !standing.contested
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

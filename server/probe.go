@@ -86,7 +86,14 @@ func (c SourceConfig) probeDB(ctx context.Context) answer {
 			said += fmt.Sprintf("; %d lanes", lanes[len(lanes)-1].Of)
 		}
 	}
-	for _, text := range append(unsafe, doubtful...) {
+	warnings := append(unsafe, doubtful...)
+	if l, ok := db.Log.(relay.Lookout); ok && err == nil {
+		var other relay.OtherRelay
+		if other, err = l.OtherRelay(ctx); other.AtWork {
+			warnings = append(warnings, warningOf(other))
+		}
+	}
+	for _, text := range warnings {
 		said += "; warning: " + text
 	}
 	return answer{said, errors.Join(err, db.Close())}

@@ -201,6 +201,13 @@ func (s *source) ask(ctx context.Context, db *dial.Database, broker settle.Broke
 		}
 		s.board.count(backlog)
 	}
+	if l, ok := db.Log.(relay.Lookout); ok {
+		other, err := l.OtherRelay(ctx)
+		if err != nil {
+			return &lost{lostDatabase, err}
+		}
+		s.board.contest(other, s.cfg.OtherRelay != OtherRelayUnready)
+	}
 	if p, ok := broker.(pinger); ok {
 		if err := p.Ping(ctx); err != nil {
 			return &lost{lostBroker, fmt.Errorf("it does not answer: %w", err)}

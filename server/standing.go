@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -61,8 +62,12 @@ type SourceStanding struct {
 	// Lanes are those of an outbox that is read by several relays at once, as
 	// this process knows them; it stands by for those that it does not lead.
 	Lanes []Lane `json:"lanes,omitempty"`
-	// Warnings say what may lose committed events, and what mends it.
+	// Warnings say what is unsafe, and what mends it: what may lose committed
+	// events, and another relay that is at work on the same table.
 	Warnings []string `json:"warnings,omitempty"`
+
+	// contested: another relay is at work, and the source is not ready with it.
+	contested bool
 }
 
 // Lane is a relay.Lane as it is shown.
@@ -90,6 +95,10 @@ type board struct {
 
 	mu  sync.Mutex
 	now SourceStanding
+	// unsafe and other are what the warnings are made of; "" if no other relay is
+	// at work.
+	unsafe []string
+	other  string
 }
 
 func newBoard(log *slog.Logger) *board {
@@ -146,11 +155,48 @@ func (b *board) warn(of []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, text := range of {
-		if !slices.Contains(b.now.Warnings, text) {
+		if !slices.Contains(b.unsafe, text) {
 			b.log.Warn("committed events may be lost", "cause", text)
 		}
 	}
-	b.now.Warnings = of
+	b.unsafe = of
+	b.warned()
+}
+
+// contest notes what was seen of another relay on the same table, and says once
+// that it is at work, and once that it is no more.
+func (b *board) contest(of relay.OtherRelay, ready bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	was := b.other != ""
+	b.other = warningOf(of)
+	b.now.contested = of.AtWork && !ready
+	b.warned()
+	switch {
+	case of.AtWork && !was:
+		b.log.Warn("another relay is at work on this outbox: events go out twice, and out of order", "rows", of.Rows, "last_id", of.LastID, "seen_at", of.SeenAt, "to_mend", stopOther)
+	case !of.AtWork && was:
+		b.log.Info("of the other relay nothing was seen for a while", "rows", of.Rows, "last_id", of.LastID, "seen_at", of.SeenAt)
+	}
+}
+
+const stopOther = "stop it; settle doctor names the sessions that may be its"
+
+// warningOf is empty where no other relay is at work.
+func warningOf(of relay.OtherRelay) string {
+	if !of.AtWork {
+		return ""
+	}
+	return fmt.Sprintf("old_relay: another relay has sent or taken %d rows of this outbox, and was at work at %s (id %d): events go out twice, and out of order; to mend it: %s",
+		of.Rows, of.SeenAt.UTC().Format(time.RFC3339), of.LastID, stopOther)
+}
+
+// warned makes the warnings anew; b.mu is held.
+func (b *board) warned() {
+	b.now.Warnings = slices.Clone(b.unsafe)
+	if b.other != "" {
+		b.now.Warnings = append(b.now.Warnings, b.other)
+	}
 }
 
 // lanes notes them, unless the outbox has one lane only.
