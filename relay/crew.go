@@ -45,7 +45,9 @@ type LaneStats struct {
 	Stats
 }
 
-// NewCrew returns a crew. open gives each relay a Store of its own; one that is
+// NewCrew returns a crew, which is what a program runs for its outbox: a single
+// relay (New) leads the first lane only, and ends with ErrLaneEnded when the
+// number of lanes is changed. open gives each relay a Store of its own; one that is
 // not Lanes has one lane. Of cfg, Lane and Hesitate are the crew's business, and
 // limits of rates hold for all lanes together. It does no I/O.
 func NewCrew(open func() Store, pub settle.Publisher, cfg Config) *Crew {

@@ -36,7 +36,8 @@ type Relay struct {
 // stopWithin is how long the end of a Run may take beyond a publish in flight.
 const stopWithin = 5 * time.Second
 
-// New returns a relay from store to pub. It does no I/O.
+// New returns a relay from store to pub, for one lane; NewCrew is for all that
+// an outbox has. It does no I/O.
 func New(store Store, pub settle.Publisher, cfg Config) *Relay {
 	cfg = cfg.withDefaults()
 	if cfg.Owner == "" {

@@ -1,4 +1,4 @@
-// Quickstart: a row and its event in one transaction, a relay, a consumer, one effect.
+// Quickstart: a row and its event in one transaction, a crew of relays (one for each lane), a consumer, one effect.
 package main
 
 import (
@@ -43,8 +43,8 @@ func main() {
 		_, err := tx.ExecContext(ctx, `INSERT INTO mails VALUES (?)`, "thank you for "+e.AggregateID)
 		return err
 	})
-	relayed := make(chan error)
-	go func() { relayed <- relay.New(store.Log(), broker, relay.Config{}).Run(ctx) }()
+	relayed, crew := make(chan error), relay.NewCrew(func() relay.Store { return store.Log() }, broker, relay.Config{})
+	go func() { relayed <- crew.Run(ctx) }()
 	must(errors.Join(mailer.Run(ctx), <-relayed))
 
 	var text string
