@@ -117,8 +117,7 @@ func (b *Broker) publish(ctx context.Context, m settle.Message, now time.Time) (
 	name := topicOf(m.Event)
 	r := entry{id: m.ID, key: m.Event.Key(), value: settle.AppendEnvelope(nil, m.Event), headers: settle.WireHeaders(m), at: now}
 	if size := r.size(); size > b.cfg.MaxRecord {
-		err := fmt.Errorf("record of %d bytes is over the limit of %d", size, b.cfg.MaxRecord)
-		return settle.Coordinates{}, false, &settle.PublishError{Scope: settle.ScopeRecord, Err: settle.Permanent(err)}
+		return settle.Coordinates{}, false, settle.TooLarge(m.Event, size, b.cfg.MaxRecord)
 	}
 	return b.store(name, settle.PartitionOf(r.key, b.cfg.Partitions), r)
 }

@@ -151,8 +151,7 @@ func (p *publication) encode(t *topic, o outgoing, buf []byte) (*nats.Msg, int, 
 	data := settle.AppendEnvelope(buf, m.Event)
 	size += len(data)
 	if limit := int(p.b.nc.MaxPayload()) - roomForBatch; size > limit {
-		err := fmt.Errorf("record of %d bytes is over the broker's limit of %d", size, limit)
-		return nil, size, &settle.PublishError{Scope: settle.ScopeRecord, Err: settle.Permanent(err)}
+		return nil, size, settle.TooLarge(m.Event, size, limit)
 	}
 	return &nats.Msg{Subject: o.subject, Header: header, Data: data}, size, nil
 }
