@@ -71,8 +71,11 @@ func (s *Store) openPools(ctx context.Context, base *pgxpool.Config, pooled bool
 				c.ConnConfig.RuntimeParams[name] = value
 			}
 		}
-		if p.pool == &s.reading && !pooled {
-			c.AfterConnect = onlyRead
+		if p.pool == &s.reading {
+			c.ShouldPing = always
+			if !pooled {
+				c.AfterConnect = onlyRead
+			}
 		}
 		pool, err := pgxpool.NewWithConfig(ctx, c)
 		if err != nil {
@@ -86,6 +89,12 @@ func (s *Store) openPools(ctx context.Context, base *pgxpool.Config, pooled bool
 	}
 	return nil
 }
+
+// always asks a connection whether it lives before something is read. One that
+// the server has ended while nobody used it is known only by its answer, and by
+// default is not asked within a second of its last use. A round trip is little
+// for people's questions and for what is asked every few seconds.
+func always(context.Context, pgxpool.ShouldPingParams) bool { return true }
 
 // onlyRead is said to a session that is there. Said before, it would hide which
 // of several hosts is the primary (target_session_attrs=read-write).
