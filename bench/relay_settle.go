@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/relay"
@@ -46,6 +47,8 @@ func carrySettle(ctx context.Context, c conditions, cfg relay.Config, open settl
 // more: check that it can be sent, encode it.
 type nullBroker struct {
 	out *sink
+	// offset rises by one for each message that is taken.
+	offset atomic.Int64
 	// envelopes are buffers of calls: several may be in flight.
 	envelopes sync.Pool
 }
@@ -74,5 +77,5 @@ func (b *nullBroker) send(m settle.Message, buffer *[]byte) settle.Receipt {
 	if err := b.out.publish(m.Event.ID, *buffer); err != nil {
 		return settle.Receipt{Err: &settle.PublishError{Scope: settle.ScopeRecord, Err: err}}
 	}
-	return settle.Receipt{At: settle.Coordinates{Topic: m.Event.Topic}}
+	return settle.Receipt{At: settle.Coordinates{Topic: m.Event.Topic, Offset: b.offset.Add(1)}}
 }
