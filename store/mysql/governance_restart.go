@@ -208,10 +208,7 @@ func (g *Governance) writePosition(ctx context.Context, d *deed, st relay.State,
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	readers, err := outboxlog.PackReaders([]relay.Reader{at})
-	if err != nil {
-		return err
-	}
+	readers := outboxlog.PackReadersInRuns([]relay.Reader{at})
 	var lane int
 	var lanes []int
 	if err := each(ctx, d.tx, []any{&lane}, func() { lanes = append(lanes, lane) }, everyLane); err != nil {

@@ -60,10 +60,7 @@ SELECT lane, epoch, ?, ?, ?, ?, ?, ? FROM t_outbox_lease
 WHERE lane = ? AND owner = ? AND epoch = ? AND NOT clean AND (? = '' OR @settle_run = ?) LOCK IN SHARE MODE`
 
 func (l *Log) checkpoint(ctx context.Context, db querier, lease relay.Lease, f *relay.Flush, now time.Time) error {
-	readers, err := outboxlog.PackReaders(f.Checkpoint.Readers)
-	if err != nil {
-		return err
-	}
+	readers := outboxlog.PackReadersInRuns(f.Checkpoint.Readers)
 	var first, last, sent any
 	if len(f.Sent) > 0 {
 		first, last, sent = packSent(f.Sent, now)

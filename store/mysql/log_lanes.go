@@ -153,10 +153,7 @@ func (l *Log) beginIn(ctx context.Context, tx *sql.Tx, generation int) (begun bo
 	if err != nil {
 		return false, err
 	}
-	readers, err := outboxlog.PackReaders(relay.Merge(ends, found))
-	if err != nil {
-		return false, err
-	}
+	readers := outboxlog.PackReadersInRuns(relay.Merge(ends, found))
 	var lane int
 	var lanes []int
 	if err := each(ctx, tx, []any{&lane}, func() { lanes = append(lanes, lane) }, lanesOf, generation); err != nil {

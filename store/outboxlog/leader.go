@@ -23,12 +23,12 @@ func (l Leader) Free(owner string) bool {
 	return l.Epoch == 0 || l.Clean || l.Owner == owner || !l.Now.Before(l.Expires)
 }
 
-// leap is how much longer than our own lease time another one's may run before
+// Leap is how much longer than our own lease time another one's may run before
 // the clock must have been set back since it was written.
-const leap = time.Minute
+const Leap = time.Minute
 
 // Leapt reports whether the clock was set back since the lease was written.
-func (l Leader) Leapt(ttl time.Duration) bool { return l.Expires.Sub(l.Now) > ttl+leap }
+func (l Leader) Leapt(ttl time.Duration) bool { return l.Expires.Sub(l.Now) > ttl+Leap }
 
 // SuccessorDeaths is how many leaders in a row, up to this one, ended early.
 // ttl is how long a lease runs.

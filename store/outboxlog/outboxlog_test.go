@@ -18,18 +18,24 @@ func TestReadersComeBackAsTheyWerePacked(t *testing.T) {
 		{Cursor: 9, CursorEvent: "e\"9", Open: []int64{1, 2, 3, 7}},
 		{Destination: "slow", Cursor: 4, CursorEvent: "d"},
 	}
-	packed, err := outboxlog.PackReaders(want)
-	if err != nil {
-		t.Fatal(err)
+	for text, packed := range map[string]string{
+		`[{"cursor":9,"cursor_event":"e\"9","open":[[1,3],7]},{"destination":"slow","cursor":4,"cursor_event":"d","open":[]}]`:     outboxlog.PackReaders(want),
+		`[{"cursor":9,"cursor_event":"e\"9","open":[[1,3],[7,7]]},{"destination":"slow","cursor":4,"cursor_event":"d","open":[]}]`: outboxlog.PackReadersInRuns(want),
+	} {
+		if packed != text {
+			t.Errorf("packed as %s, want %s", packed, text)
+		}
+		if got, err := outboxlog.UnpackReaders(packed); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("came back as %+v, %v", got, err)
+		}
 	}
-	if text := `[{"cursor":9,"cursor_event":"e\"9","open":[[1,3],[7,7]]},{"destination":"slow","cursor":4,"cursor_event":"d","open":[]}]`; packed != text {
-		t.Errorf("packed as %s, want %s", packed, text)
+	if packed := outboxlog.PackReaders(nil); packed != "[]" {
+		t.Errorf("no reader is packed as %s", packed)
 	}
-	if got, err := outboxlog.UnpackReaders(packed); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("came back as %+v, %v", got, err)
-	}
-	if packed, err := outboxlog.PackReaders(nil); err != nil || packed != "[]" {
-		t.Errorf("no reader is packed as %s, %v", packed, err)
+	for _, damaged := range []string{`[{"open":["x"]}]`, `[{"open":[[1,"x"]]}]`, `{}`} {
+		if got, err := outboxlog.UnpackReaders(damaged); err == nil {
+			t.Errorf("%s is read as %+v", damaged, got)
+		}
 	}
 	if _, err := outboxlog.UnpackReaders(`[{"cursor":1,"open":[[1,9000000000]]}]`); err == nil {
 		t.Error("a checkpoint that would fill the memory is read")
@@ -53,6 +59,18 @@ func TestCoordinatesAreGroupedWhereOffsetsFollow(t *testing.T) {
 		if got != want || low != 10 || high < 11 {
 			t.Errorf("%d to %d: %s, want %s", low, high, got, want)
 		}
+	}
+}
+
+func TestCoordinatesAreGroupedByTopicToo(t *testing.T) {
+	now := time.UnixMicro(1_000_000)
+	at := func(id int64, topic string, partition int, offset int64) relay.Sent {
+		return relay.Sent{ID: id, Destination: "d", At: settle.Coordinates{Topic: topic, Partition: partition, Offset: offset}, SentAt: now}
+	}
+	in := []relay.Sent{at(14, "", 0, 1), at(10, "t", 0, 5), at(12, "t", 0, 6), at(11, "t", 1, 7), at(13, "t", 0, 9)}
+	low, high, got := outboxlog.PackSentByTopic(in, now)
+	if want := `{"d":[[0,1,0,[4]]],"t":[[0,5,0,[0,2]],[0,9,0,[3]],[1,7,0,[1]]]}`; got != want || low != 10 || high != 14 {
+		t.Errorf("%d to %d: %s, want %s", low, high, got, want)
 	}
 }
 

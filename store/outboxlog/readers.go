@@ -3,47 +3,84 @@ package outboxlog
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/settlemq/settle/relay"
 )
 
-// reader is how a reader is stored: its open ids are runs.
-type reader struct {
-	Destination string `json:"destination,omitempty"`
-	Cursor      int64  `json:"cursor"`
-	CursorEvent string `json:"cursor_event,omitempty"`
-	Open        []Run  `json:"open"`
+// PackReaders is how readers are stored: JSON, in which open ids that follow one
+// another are [first, last] and one that stands alone is itself.
+func PackReaders(readers []relay.Reader) string { return packReaders(readers, true) }
+
+// PackReadersInRuns is PackReaders with [id, id] for an id that stands alone,
+// for a database whose queries can't tell the two apart.
+func PackReadersInRuns(readers []relay.Reader) string { return packReaders(readers, false) }
+
+func packReaders(readers []relay.Reader, alone bool) string {
+	out := []byte{'['}
+	for i := range readers {
+		r := &readers[i]
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, '{')
+		if r.Destination != "" {
+			out = append(appendJSON(append(out, `"destination":`...), r.Destination), ',')
+		}
+		out = strconv.AppendInt(append(out, `"cursor":`...), r.Cursor, 10)
+		if r.CursorEvent != "" {
+			out = appendJSON(append(out, `,"cursor_event":`...), r.CursorEvent)
+		}
+		out = append(out, `,"open":[`...)
+		for k, run := range Runs(r.Open) {
+			if k > 0 {
+				out = append(out, ',')
+			}
+			if alone && run[0] == run[1] {
+				out = strconv.AppendInt(out, run[0], 10)
+				continue
+			}
+			out = strconv.AppendInt(append(out, '['), run[0], 10)
+			out = append(strconv.AppendInt(append(out, ','), run[1], 10), ']')
+		}
+		out = append(out, "]}"...)
+	}
+	return string(append(out, ']'))
 }
 
-// PackReaders is how readers are stored: JSON, in which [a, b] stands for all
-// open ids from a to b.
-func PackReaders(readers []relay.Reader) (string, error) {
-	stored := make([]reader, len(readers))
-	for i, r := range readers {
-		stored[i] = reader{Destination: r.Destination, Cursor: r.Cursor, CursorEvent: r.CursorEvent, Open: Runs(r.Open)}
-		if stored[i].Open == nil {
-			stored[i].Open = []Run{}
-		}
+func appendJSON(out []byte, s string) []byte {
+	b, err := json.Marshal(s)
+	if err != nil { // a string always encodes
+		b = []byte(`""`)
 	}
-	b, err := json.Marshal(stored)
-	return string(b), err
+	return append(out, b...)
 }
 
 // maxOpen bounds what a checkpoint may say is open, so that a damaged one can't
 // fill the memory.
 const maxOpen = 10_000_000
 
-// UnpackReaders reads what PackReaders has written.
+// UnpackReaders reads what PackReaders or PackReadersInRuns has written, or a
+// plain list of open ids.
 func UnpackReaders(packed string) ([]relay.Reader, error) {
-	var stored []reader
+	var stored []struct {
+		Destination string            `json:"destination"`
+		Cursor      int64             `json:"cursor"`
+		CursorEvent string            `json:"cursor_event"`
+		Open        []json.RawMessage `json:"open"`
+	}
 	if err := json.NewDecoder(strings.NewReader(packed)).Decode(&stored); err != nil {
 		return nil, err
 	}
 	readers := make([]relay.Reader, len(stored))
 	for i, s := range stored {
 		readers[i] = relay.Reader{Destination: s.Destination, Cursor: s.Cursor, CursorEvent: s.CursorEvent}
-		for _, run := range s.Open {
+		for _, raw := range s.Open {
+			run, err := unpackRun(raw)
+			if err != nil {
+				return nil, err
+			}
 			if run[1]-run[0] >= int64(maxOpen-len(readers[i].Open)) {
 				return nil, fmt.Errorf("more than %d ids are open", maxOpen)
 			}
@@ -53,4 +90,13 @@ func UnpackReaders(packed string) ([]relay.Reader, error) {
 		}
 	}
 	return readers, nil
+}
+
+func unpackRun(raw json.RawMessage) (run Run, err error) {
+	if raw[0] == '[' {
+		err = json.Unmarshal(raw, &run)
+		return run, err
+	}
+	id, err := strconv.ParseInt(string(raw), 10, 64)
+	return Run{id, id}, err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/settlemq/settle/doctor"
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 const (
@@ -36,7 +37,7 @@ func (x *examination) position(ctx context.Context) (readers []relay.Reader, err
 	if err != nil {
 		return nil, err
 	}
-	if readers, err = unpackReaders(text); err != nil {
+	if readers, err = outboxlog.UnpackReaders(text); err != nil {
 		return nil, fmt.Errorf("read checkpoint %d: %w", number, err)
 	}
 	return readers, nil

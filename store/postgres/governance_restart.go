@@ -11,6 +11,7 @@ import (
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 // Restart implements govern.Restarter.
@@ -60,7 +61,7 @@ func (g *Governance) restart(ctx context.Context, d *deed, from int64) (govern.R
 		return r, err
 	}
 	for _, l := range lead {
-		return r, fmt.Errorf("%w: %s, until %s; end it, or wait until then", govern.ErrLeads, l.owner, l.expires.UTC().Format("15:04:05"))
+		return r, fmt.Errorf("%w: %s, until %s; end it, or wait until then", govern.ErrLeads, l.Owner, l.Expires.UTC().Format("15:04:05"))
 	}
 	st, err := readPosition(ctx, d.tx)
 	if err != nil {
@@ -232,7 +233,7 @@ func writePosition(ctx context.Context, d *deed, st relay.State, r govern.Restar
 		return err
 	}
 	for _, lane := range lanes {
-		_, err := d.tx.Exec(ctx, addCheckpoint, lane, r.Epoch, st.Checkpoint.Number+1, packReaders([]relay.Reader{at}), nil, nil, nil, d.now)
+		_, err := d.tx.Exec(ctx, addCheckpoint, lane, r.Epoch, st.Checkpoint.Number+1, outboxlog.PackReaders([]relay.Reader{at}), nil, nil, nil, d.now)
 		if err != nil {
 			return err
 		}

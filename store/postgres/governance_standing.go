@@ -62,7 +62,7 @@ func (g *Governance) Standing(ctx context.Context) (govern.Standing, error) {
 		}
 		leads, err := g.leaders(ctx, tx)
 		for _, l := range leads {
-			s.Leader, s.Until = l.owner, l.expires
+			s.Leader, s.Until = l.Owner, l.Expires
 		}
 		return err
 	})
@@ -106,7 +106,7 @@ func (g *Governance) leaders(ctx context.Context, tx pgx.Tx) (lead []leader, err
 		if err != nil {
 			return nil, err
 		}
-		if !is.free("") {
+		if !is.Free("") {
 			lead = append(lead, is)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 // leasing is one Claim. A member's lease is one row; a partition is held while
@@ -102,7 +103,7 @@ func (l *leasing) renew(ctx context.Context, tx pgx.Tx) error {
 	b.Queue(`SELECT set_config('synchronous_commit', 'off', true)`)
 	b.Queue(claimAlone, l.scope)
 	b.Queue(expireMembers, l.clock, l.scope)
-	b.Queue(shortenMembers, l.clock, l.scope, l.TTL.Microseconds(), (l.TTL + leap).Microseconds())
+	b.Queue(shortenMembers, l.clock, l.scope, l.TTL.Microseconds(), (l.TTL + outboxlog.Leap).Microseconds())
 	b.Queue(renewMember, l.clock, l.scope, l.Owner, l.TTL.Microseconds())
 	b.Queue(readMembers, l.scope).Query(func(rows pgx.Rows) (err error) {
 		l.members, err = pgx.CollectRows(rows, pgx.RowTo[string])

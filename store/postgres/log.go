@@ -111,13 +111,13 @@ func (l *Log) Poll(ctx context.Context, q relay.PollQuery) (relay.Page, error) {
 	p := relay.Page{Complete: true}
 	// One row more than there is room for tells whether the page is cut.
 	last, small := l.lastPage()
-	room := budget{rows: q.MaxRows, bytes: q.MaxBytes}
+	room := outboxlog.Budget{Rows: q.MaxRows, Bytes: q.MaxBytes}
 	if !small && last > 0 {
 		// To weigh a row of an adopted table is to make its payload: no more of
 		// that than about twice what the last page had room for.
-		room.rows = min(room.rows, 2*last+1)
+		room.Rows = min(room.Rows, 2*last+1)
 	}
-	query, args := pollWhole, []any{q.After, upTo, room.limit(), l.holding().lease.Lane}
+	query, args := pollWhole, []any{q.After, upTo, room.Limit(), l.holding().lease.Lane}
 	if holes := outboxlog.Below(q.Holes, q.After); len(holes) > 0 || !small {
 		single, first, last := splitHoles(holes)
 		query, args = poll, append(args, single, first, last)
@@ -132,7 +132,7 @@ func (l *Log) Poll(ctx context.Context, q relay.PollQuery) (relay.Page, error) {
 	b.Queue(pollSettings, ms(l.s.cfg.StatementTimeout)).QueryRow(l.sameRun)
 	b.Queue(query, args...).Query(func(rows pgx.Rows) error { return readPage(rows, l.s.adopted.decided(), last, &room, &p) })
 	err := l.s.own.SendBatch(ctx, &b).Close()
-	l.read(len(p.Rows), err == nil && room.bytes >= q.MaxBytes/2)
+	l.read(len(p.Rows), err == nil && room.Bytes >= q.MaxBytes/2)
 	if err != nil {
 		return relay.Page{}, fmt.Errorf("poll outbox: %w", explain(err))
 	}
@@ -160,7 +160,7 @@ func (l *Log) read(rows int, small bool) {
 }
 
 // readPage reads a page, as large as the one before in all likelihood.
-func readPage(rows pgx.Rows, of *adopt.Outbox, before int, room *budget, p *relay.Page) error {
+func readPage(rows pgx.Rows, of *adopt.Outbox, before int, room *outboxlog.Budget, p *relay.Page) error {
 	v := pageRow{row: eventRow{of: of}}
 	into := append([]any{&v.epoch, &v.number, &v.controls, &v.flag}, v.row.into()...)
 	last := int64(0)
@@ -177,8 +177,7 @@ func readPage(rows pgx.Rows, of *adopt.Outbox, before int, room *budget, p *rela
 		if !row.Elsewhere {
 			row, size = v.row.row()
 		}
-		if !p.Complete || !room.takes(row.Elsewhere, size) {
-			p.Complete = false
+		if p.Complete = p.Complete && takes(room, row.Elsewhere, size); !p.Complete {
 			continue
 		}
 		if lastOther = ""; row.Elsewhere {
@@ -189,7 +188,7 @@ func readPage(rows pgx.Rows, of *adopt.Outbox, before int, room *budget, p *rela
 		}
 		last = row.ID
 		if p.Rows == nil {
-			p.Rows = make([]relay.Row, 0, min(room.rows+1, before+before/8+16))
+			p.Rows = make([]relay.Row, 0, min(room.Rows+1, before+before/8+16))
 		}
 		p.Rows = append(p.Rows, row)
 	}
@@ -197,53 +196,24 @@ func readPage(rows pgx.Rows, of *adopt.Outbox, before int, room *budget, p *rela
 		p.Rows[len(p.Rows)-1].Event = &settle.Event{ID: lastOther}
 	}
 	// Behind a first row that is larger than the page nothing was returned.
-	p.Complete = p.Complete && room.bytes >= 0
+	p.Complete = p.Complete && room.Bytes >= 0
 	return rows.Err()
 }
 
-// longRun is how many ids must follow one another to be looked up as a range:
-// of a bulk insert that is open, one look does for all.
-const longRun = 4
+func takes(room *outboxlog.Budget, elsewhere bool, size int) bool {
+	if elsewhere {
+		return room.TakesOther()
+	}
+	return room.Takes(size)
+}
 
-// splitHoles returns the ids that stand alone, and the ends of runs.
+// splitHoles returns the ids that stand alone, and the ends of runs; no list is
+// nil, which would be NULL.
 func splitHoles(ids []int64) (single, first, last []int64) {
-	single, first, last = []int64{}, []int64{}, []int64{}
-	for i := 0; i < len(ids); {
-		n := 1
-		for i+n < len(ids) && ids[i+n] == ids[i]+int64(n) {
-			n++
-		}
-		if n < longRun {
-			single = append(single, ids[i:i+n]...)
-		} else {
-			first, last = append(first, ids[i]), append(last, ids[i+n-1])
-		}
-		i += n
+	alone, ranges := outboxlog.Split(outboxlog.Runs(ids))
+	single, first, last = append([]int64{}, alone...), []int64{}, []int64{}
+	for _, r := range ranges {
+		first, last = append(first, r[0]), append(last, r[1])
 	}
 	return single, first, last
-}
-
-// budget is what a page may still take. A first row is always taken, or a
-// large one would stop the reader for ever.
-type budget struct {
-	rows, bytes int
-	some        bool
-	// others is how many rows of other lanes it may take besides.
-	others int
-}
-
-func (b *budget) limit() int64 { return int64(b.rows) + 1 }
-
-func (b *budget) takes(elsewhere bool, size int) bool {
-	if elsewhere {
-		b.others--
-		return b.others >= 0
-	}
-	if b.some && (b.rows <= 0 || b.bytes < size) {
-		return false
-	}
-	b.some = true
-	b.rows--
-	b.bytes -= size
-	return true
 }

@@ -2,15 +2,14 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 // Commit implements relay.Store. The flush is one message to the server, and
@@ -36,90 +35,10 @@ const addCheckpoint = `INSERT INTO t_outbox_checkpoint (lane, epoch, number, rea
 func queueCheckpoint(b *pgx.Batch, lease relay.Lease, f *relay.Flush, now time.Time) {
 	var first, last, sent any
 	if len(f.Sent) > 0 {
-		low, high, packed := packSent(f.Sent, now)
+		low, high, packed := outboxlog.PackSentByTopic(f.Sent, now)
 		first, last, sent = low, high, packed
 	}
-	b.Queue(addCheckpoint, lease.Lane, lease.Epoch, f.Checkpoint.Number, packReaders(f.Checkpoint.Readers), first, last, sent, now.UTC())
-}
-
-// packSent writes where the broker keeps what it acknowledged, by topic, in a
-// form that a query can take apart; see v_outbox_sent. Rows of one partition
-// whose offsets follow one another are a group, and of each only its id is
-// written.
-func packSent(sent []relay.Sent, now time.Time) (low, high int64, packed string) {
-	order := inOrder(sent)
-	low, high = order[0].ID, order[0].ID
-	for i := range order {
-		low, high = min(low, order[i].ID), max(high, order[i].ID)
-	}
-	out := make([]byte, 0, 8*len(order)+64)
-	for i := range order {
-		s := &order[i]
-		same := i > 0 && order[i-1].At.Topic == s.At.Topic
-		if same && follows(&order[i-1], s) {
-			out = strconv.AppendInt(append(out, ','), s.ID-low, 10)
-			continue
-		}
-		switch {
-		case i == 0:
-			out = appendTopic(append(out, '{'), s.At.Topic)
-		case same:
-			out = append(out, "]],["...)
-		default:
-			out = appendTopic(append(out, "]]],"...), s.At.Topic)
-		}
-		out = strconv.AppendInt(out, int64(s.At.Partition), 10)
-		out = strconv.AppendInt(append(out, ','), s.At.Offset, 10)
-		out = strconv.AppendInt(append(out, ','), s.SentAt.UnixMicro()-now.UnixMicro(), 10)
-		out = strconv.AppendInt(append(out, ",["...), s.ID-low, 10)
-	}
-	return low, high, string(append(out, "]]]}"...))
-}
-
-// inOrder returns what was sent by topic, partition and offset; a broker that
-// says no topic means the destination's. Most of the time it is in order.
-func inOrder(sent []relay.Sent) []relay.Sent {
-	complete := func(s relay.Sent) bool { return s.At.Topic != "" }
-	if slices.IsSortedFunc(sent, compareSent) && complete(sent[0]) {
-		return sent
-	}
-	order := slices.Clone(sent)
-	for i := range order {
-		if !complete(order[i]) {
-			order[i].At.Topic = order[i].Destination
-		}
-	}
-	slices.SortStableFunc(order, compareSent)
-	return order
-}
-
-func appendTopic(out []byte, topic string) []byte {
-	name, err := json.Marshal(topic)
-	if err != nil { // a string always encodes
-		name = []byte(`""`)
-	}
-	return append(append(out, name...), ":[["...)
-}
-
-func compareSent(a, b relay.Sent) int {
-	switch {
-	case a.At.Topic != b.At.Topic:
-		if a.At.Topic < b.At.Topic {
-			return -1
-		}
-		return 1
-	case a.At.Partition != b.At.Partition:
-		return a.At.Partition - b.At.Partition
-	case a.At.Offset < b.At.Offset:
-		return -1
-	case a.At.Offset > b.At.Offset:
-		return 1
-	}
-	return 0
-}
-
-func follows(a, b *relay.Sent) bool {
-	return a.At.Partition == b.At.Partition && a.At.Offset+1 == b.At.Offset && a.SentAt.Equal(b.SentAt)
+	b.Queue(addCheckpoint, lease.Lane, lease.Epoch, f.Checkpoint.Number, outboxlog.PackReaders(f.Checkpoint.Readers), first, last, sent, now.UTC())
 }
 
 // flushing puts into a batch what the relay wants written, in the order of the
@@ -241,7 +160,7 @@ func (w *flushing) cold(ids []int64) {
 	}
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	var first, last []int64
-	for _, r := range runs(ids) {
+	for _, r := range outboxlog.Runs(ids) {
 		first, last = append(first, r[0]), append(last, r[1])
 	}
 	w.b.Queue(addGaps, first, last, w.now)

@@ -81,14 +81,14 @@ func (l *Log) ofLane(one, several string, args ...any) (string, []any) {
 
 // pollOfLane is the page of a lane of several. Rows of the others cost little:
 // there may be so many of them that about a page of its own is left.
-func pollOfLane(q relay.PollQuery, lane relay.Lane, room *budget, small bool) (string, []any) {
+func pollOfLane(q relay.PollQuery, lane relay.Lane, room *outboxlog.Budget, small bool) (string, []any) {
 	upTo := q.UpTo
 	if upTo == 0 {
 		upTo = math.MaxInt64
 	}
-	room.others = q.MaxRows * lane.Of
+	room.Others = q.MaxRows * lane.Of
 	single, first, last := splitHoles(outboxlog.Below(q.Holes, q.After))
-	args := []any{q.After, upTo, room.limit() + int64(room.others), lane.Number, single, first, last, lane.Of, lane.Index}
+	args := []any{q.After, upTo, room.Limit(), lane.Number, single, first, last, lane.Of, lane.Index}
 	if small {
 		return pollLane, args
 	}

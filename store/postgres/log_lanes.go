@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 var _ relay.Lanes = (*Log)(nil)
@@ -134,7 +135,7 @@ func (l *Log) begin(ctx context.Context, generation int) (begun bool, err error)
 		if err != nil {
 			return err
 		}
-		readers := packReaders(relay.Merge(ends, found))
+		readers := outboxlog.PackReaders(relay.Merge(ends, found))
 		for lane := first; lane < first+lanes; lane++ {
 			if _, err := tx.Exec(ctx, makeLease, lane); err != nil {
 				return err
@@ -163,7 +164,7 @@ func endsOf(ctx context.Context, tx pgx.Tx, generation int) ([]relay.End, error)
 	var packed string
 	var wrong error
 	err := each(ctx, tx, []any{&lane.Number, &lane.Generation, &lane.Index, &lane.Of, &ended, &packed}, func() {
-		readers, err := unpackReaders(packed)
+		readers, err := outboxlog.UnpackReaders(packed)
 		wrong = errors.Join(wrong, err)
 		ends = append(ends, relay.End{Lane: lane, Readers: readers})
 		all = all && ended

@@ -13,6 +13,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 // relayScope is what the renewals of relays are filed under.
@@ -60,7 +61,7 @@ func (l *Log) lead(ctx context.Context, want relay.Lease, ttl time.Duration) (re
 		lane.begun, err = l.begin(ctx, lane.Generation)
 		not.Early = !lane.begun
 	}
-	if err != nil || not.Early || not.Ended || !last.free(want.Owner) && !last.leapt(ttl) {
+	if err != nil || not.Early || not.Ended || !last.Free(want.Owner) && !last.Leapt(ttl) {
 		return not, err
 	}
 	return l.takeOver(ctx, want, lane.Lane, ttl)
@@ -96,40 +97,10 @@ func (l *Log) renew(ctx context.Context, h holding) (renewed bool, err error) {
 
 func laneName(lane int) string { return strconv.Itoa(lane) }
 
-// leader is a row of t_outbox_lease and its newest renewal; the zero value is
-// that of a new table.
+// leader is who leads a lane, and whether the lane has ended for ever.
 type leader struct {
-	owner  string
-	epoch  int64
-	clean  bool
-	ended  bool // for ever
-	deaths int
-	taken  time.Time
-	// expires is when the last renewal runs out, now the time that it goes by.
-	expires, now time.Time
-}
-
-// free reports whether another than its owner may take the lease.
-func (l leader) free(owner string) bool {
-	return l.epoch == 0 || l.clean || l.owner == owner || !l.now.Before(l.expires)
-}
-
-// leap is how much longer than our own lease time another one's may run before
-// the clock must have been set back since it was written.
-const leap = time.Minute
-
-func (l leader) leapt(ttl time.Duration) bool { return l.expires.Sub(l.now) > ttl+leap }
-
-// successorDeaths is how many leaders in a row, up to this one, ended early.
-// ttl is how long a lease runs.
-func (l leader) successorDeaths(ttl time.Duration) int {
-	switch {
-	case l.epoch == 0 || l.clean:
-		return 0
-	case l.expires.Add(-ttl).Sub(l.taken) > relay.LongLife*ttl:
-		return 1
-	}
-	return l.deaths + 1
+	outboxlog.Leader
+	ended bool
 }
 
 const (
@@ -150,11 +121,11 @@ func (l *Log) readLeader(ctx context.Context, tx pgx.Tx, lane int, lock string) 
 	var is leader
 	var expires pgtype.Timestamptz
 	err := tx.QueryRow(ctx, newestRenewal, l.s.clock(), relayScope, laneName(lane), lane).
-		Scan(&is.owner, &is.epoch, &is.clean, &is.ended, &is.deaths, &is.taken, &expires, &is.now)
+		Scan(&is.Owner, &is.Epoch, &is.Clean, &is.ended, &is.Deaths, &is.Taken, &expires, &is.Now)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return leader{}, nil
 	}
-	is.expires = instant(expires)
+	is.Expires = instant(expires)
 	return is, err
 }
 
@@ -187,14 +158,14 @@ func (l *Log) takeOver(ctx context.Context, want relay.Lease, lane relay.Lane, t
 		if lease.Ended = last.ended; lease.Ended {
 			return nil
 		}
-		if !last.free(want.Owner) {
+		if !last.Free(want.Owner) {
 			return l.shorten(ctx, tx, last, want.Lane, ttl)
 		}
 		var epoch int64
-		if err := tx.QueryRow(ctx, highestEpoch, last.epoch, want.Lane, relayScope, laneName(want.Lane)).Scan(&epoch); err != nil {
+		if err := tx.QueryRow(ctx, highestEpoch, last.Epoch, want.Lane, relayScope, laneName(want.Lane)).Scan(&epoch); err != nil {
 			return err
 		}
-		lease.Held, lease.Epoch, lease.Deaths = true, epoch+1, last.successorDeaths(ttl)
+		lease.Held, lease.Epoch, lease.Deaths = true, epoch+1, last.SuccessorDeaths(ttl)
 		if _, err := tx.Exec(ctx, installLeader, l.s.clock(), lease.Owner, lease.Epoch, lease.Deaths, lease.Lane); err != nil {
 			return err
 		}
@@ -214,10 +185,10 @@ func (l *Log) takeOver(ctx context.Context, want relay.Lease, lane relay.Lane, t
 // lease time from now: an owner that lives renews it, that of one that is gone
 // runs out.
 func (l *Log) shorten(ctx context.Context, tx pgx.Tx, last leader, lane int, ttl time.Duration) error {
-	if !last.leapt(ttl) {
+	if !last.Leapt(ttl) {
 		return nil
 	}
-	_, err := tx.Exec(ctx, installRenewal, l.s.clock(), relayScope, laneName(lane), last.epoch, last.owner, ttl.Microseconds())
+	_, err := tx.Exec(ctx, installRenewal, l.s.clock(), relayScope, laneName(lane), last.Epoch, last.Owner, ttl.Microseconds())
 	return err
 }
 

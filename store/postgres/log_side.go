@@ -9,6 +9,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 // What stands before rowColumns: id, event id, type, key, topic and message id
@@ -86,7 +87,7 @@ func (l *Log) readSide(ctx context.Context, tx pgx.Tx, q relay.SideQuery, p *rel
 	if _, err := tx.Exec(ctx, open+query, args...); err != nil {
 		return err
 	}
-	room := budget{rows: q.MaxRows, bytes: q.MaxBytes}
+	room := outboxlog.Budget{Rows: q.MaxRows, Bytes: q.MaxBytes}
 	for {
 		v := sideRow{event: eventRow{of: l.s.adopted.decided()}}
 		read, done := 0, false
@@ -100,7 +101,7 @@ func (l *Log) readSide(ctx context.Context, tx pgx.Tx, q relay.SideQuery, p *rel
 				return
 			}
 			row, size := v.row()
-			if !room.takes(false, size) {
+			if !room.Takes(size) {
 				p.More, p.Next, done = true, instant(v.due), true
 				return
 			}

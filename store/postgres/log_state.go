@@ -10,6 +10,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 const (
@@ -87,7 +88,7 @@ func loadCheckpoint(ctx context.Context, tx pgx.Tx, lane int, st *relay.State) e
 	if err != nil {
 		return err
 	}
-	if st.Checkpoint.Readers, err = unpackReaders(readers); err != nil {
+	if st.Checkpoint.Readers, err = outboxlog.UnpackReaders(readers); err != nil {
 		return fmt.Errorf("read checkpoint %d: %w", st.Checkpoint.Number, err)
 	}
 	for _, r := range st.Checkpoint.Readers {

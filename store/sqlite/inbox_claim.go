@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 // leasing is one Claim. Membership and renewals are rows of the lease file,
@@ -145,7 +146,7 @@ func readLeases(ctx context.Context, tx *sql.Tx, l leasing, member, partition st
 			return nil, nil, err
 		}
 		latest := l.now.Add(l.TTL)
-		if _, err := tx.ExecContext(ctx, shorten, latest.UnixMicro(), of, latest.Add(leap).UnixMicro()); err != nil {
+		if _, err := tx.ExecContext(ctx, shorten, latest.UnixMicro(), of, latest.Add(outboxlog.Leap).UnixMicro()); err != nil {
 			return nil, nil, err
 		}
 		err := each(ctx, tx, func(rows *sql.Rows) error {

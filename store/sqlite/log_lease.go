@@ -10,6 +10,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 // relayScope is what the renewals of relays are filed under in the lease file.
@@ -82,10 +83,6 @@ func readLease(ctx context.Context, db querier, lane int) (renewal, error) {
 	return r, nil
 }
 
-// leap is how much longer than our own lease time another one's may run before
-// the clock must have been set back since it was written.
-const leap = time.Minute
-
 const shortenLease = `UPDATE settle_renewal SET expires_at = ? WHERE scope = ? AND name = ? AND owner = ? AND epoch = ? AND expires_at > ?`
 
 // free reports whether no other owner's lease runs. One that was written
@@ -96,8 +93,8 @@ func (l *Log) free(ctx context.Context, db querier, want relay.Lease) (bool, err
 	if err != nil || r.owner == want.Owner || !l.s.now().Before(r.expires) {
 		return err == nil, err
 	}
-	if r.expires.Sub(want.Expires) > leap {
-		_, err = db.ExecContext(ctx, shortenLease, want.Expires.UnixMicro(), relayScope, laneName(want.Lane), r.owner, r.epoch, want.Expires.Add(leap).UnixMicro())
+	if r.expires.Sub(want.Expires) > outboxlog.Leap {
+		_, err = db.ExecContext(ctx, shortenLease, want.Expires.UnixMicro(), relayScope, laneName(want.Lane), r.owner, r.epoch, want.Expires.Add(outboxlog.Leap).UnixMicro())
 	}
 	return false, err
 }
@@ -127,8 +124,9 @@ func (l *Log) takeOver(ctx context.Context, want relay.Lease) (relay.Lease, erro
 	if err != nil {
 		return relay.Lease{}, err
 	}
+	last.Expires = r.expires
 	// The file may have been restored from a copy older than the renewal.
-	want.Held, want.Epoch, want.Deaths = true, max(last.epoch, r.epoch)+1, last.successorDeaths(r.expires, want.Expires.Sub(l.s.now()))
+	want.Held, want.Epoch, want.Deaths = true, max(last.Epoch, r.epoch)+1, last.SuccessorDeaths(want.Expires.Sub(l.s.now()))
 	if err := l.install(ctx, tx, renewals, want); err != nil {
 		return relay.Lease{}, err
 	}
@@ -154,36 +152,16 @@ func (l *Log) install(ctx context.Context, tx, renewals *sql.Tx, lease relay.Lea
 	return err
 }
 
-// leader is a row of t_outbox_lease; the zero value is that of a new table.
-type leader struct {
-	owner  string
-	epoch  int64
-	clean  bool
-	deaths int
-	taken  time.Time
-}
-
-// successorDeaths is how many leaders in a row, up to this one, ended early.
-// expires is when its last renewal ran out, ttl how long one runs.
-func (l leader) successorDeaths(expires time.Time, ttl time.Duration) int {
-	switch {
-	case l.epoch == 0 || l.clean:
-		return 0
-	case expires.Add(-ttl).Sub(l.taken) > relay.LongLife*ttl:
-		return 1
-	}
-	return l.deaths + 1
-}
-
 const readLeaderRow = `SELECT owner, epoch, clean, deaths, taken_at FROM t_outbox_lease WHERE lane = ?`
 
-func readLeader(ctx context.Context, tx *sql.Tx, lane int) (leader, error) {
-	var l leader
+// readLeader reads who leads but for the renewals, which are in the lease file.
+func readLeader(ctx context.Context, tx *sql.Tx, lane int) (outboxlog.Leader, error) {
+	var l outboxlog.Leader
 	var taken int64
-	err := tx.QueryRowContext(ctx, readLeaderRow, lane).Scan(&l.owner, &l.epoch, &l.clean, &l.deaths, &taken)
-	l.taken = fromMicros(taken)
+	err := tx.QueryRowContext(ctx, readLeaderRow, lane).Scan(&l.Owner, &l.Epoch, &l.Clean, &l.Deaths, &taken)
+	l.Taken = fromMicros(taken)
 	if errors.Is(err, sql.ErrNoRows) {
-		return leader{}, nil
+		return outboxlog.Leader{}, nil
 	}
 	return l, err
 }
@@ -195,7 +173,7 @@ func fence(ctx context.Context, tx *sql.Tx, lease relay.Lease) error {
 	if err != nil {
 		return err
 	}
-	if !lease.Held || now.epoch != lease.Epoch || now.owner != lease.Owner || now.clean {
+	if !lease.Held || now.Epoch != lease.Epoch || now.Owner != lease.Owner || now.Clean {
 		return settle.ErrFenced
 	}
 	return nil
