@@ -66,7 +66,8 @@ func (l *Log) hold(h holding) {
 const (
 	// The page and what is known of its durability are one statement, because
 	// each statement has a snapshot of its own. ORDER BY and LIMIT in each branch
-	// let both be read by index and no further than needed. The first arm is one
+	// let both be read by index and no further than needed. That single holes,
+	// which are sorted, have a first and a last one leaves out partitions. The first arm is one
 	// row: the newest checkpoint (0 if there is none), the version of the control
 	// rows, and whether what was read may still be lost in a crash: WAL is
 	// inserted before a commit can be seen, and flushed at some time after. A
@@ -80,7 +81,7 @@ UNION ALL
 	pollHead  = pollFirst + `SELECT NULL, NULL, NULL, NULL, ` + rowNames + ` FROM `
 	pollAbove = `(SELECT ` + rowColumns + ` FROM settle_outbox_row() e WHERE e.id > $1 AND e.id <= $2 AND e.readable ORDER BY e.id LIMIT $3)`
 	pollRows  = `(
- (SELECT ` + rowColumns + ` FROM settle_outbox_row() e WHERE e.id = ANY($5) AND e.readable ORDER BY e.id LIMIT $3)
+ (SELECT ` + rowColumns + ` FROM settle_outbox_row() e WHERE e.id = ANY($5) AND e.id >= ($5::bigint[])[1] AND e.id <= ($5::bigint[])[cardinality($5::bigint[])] AND e.readable ORDER BY e.id LIMIT $3)
  UNION ALL
  (SELECT ` + rowColumns + ` FROM unnest($6::bigint[], $7::bigint[]) AS run(first_id, last_id) CROSS JOIN LATERAL
   (SELECT * FROM settle_outbox_row() WHERE id BETWEEN run.first_id AND run.last_id AND readable ORDER BY id LIMIT $3) e ORDER BY e.id LIMIT $3)
