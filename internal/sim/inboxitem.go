@@ -109,7 +109,7 @@ func (x *inboxModel) run(it *settle.Item, i int, held *retryRow, counted bool, h
 	if other, ok := x.keys[it.EffectKey]; ok && it.EffectKey != "" && other != e.ID {
 		x.w.probes.hit("effect key known")
 		status, v = logDuplicate, settle.VerdictDuplicate
-	} else if err := handle(i); err != nil {
+	} else if err := x.underLocks(i, handle); err != nil {
 		if _, rejected := settle.Rejected(err); !rejected {
 			return settle.Result{Verdict: settle.VerdictFailed, Err: err}
 		}

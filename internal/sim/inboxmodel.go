@@ -33,6 +33,7 @@ type inboxModel struct {
 	undo    []func()
 	rows    map[string]*keyLock // of business rows that others work on
 	tx      *outboxTx           // what the transaction adds to the outbox; nil: nothing yet
+	ended   bool                // by the server, wholly or in part: it must not be committed
 }
 
 type logStatus string
@@ -149,9 +150,13 @@ func (x *inboxModel) Apply(wk settle.Work, handle handler, before func() error) 
 	if x.group.PerItem {
 		return results, x.applyEach(wk, handle, before, results)
 	}
-	x.undo = x.undo[:0]
+	x.begin()
 	for i := range wk.Items {
-		if results[i] = x.item(&wk, &wk.Items[i], i, handle); results[i].Verdict == settle.VerdictFailed {
+		results[i] = x.item(&wk, &wk.Items[i], i, handle)
+		if x.ended {
+			return x.apart(wk, handle, before, results)
+		}
+		if results[i].Verdict == settle.VerdictFailed {
 			x.rollback(results, i)
 			return results, nil
 		}
@@ -168,6 +173,8 @@ func (x *inboxModel) Apply(wk settle.Work, handle handler, before func() error) 
 	x.w.check.inbox(x)
 	return results, nil
 }
+
+func (x *inboxModel) begin() { x.undo, x.ended = x.undo[:0], false }
 
 // rollback undoes the transaction: nothing of it is kept.
 func (x *inboxModel) rollback(results []settle.Result, failed int) {
@@ -209,8 +216,11 @@ func (x *inboxModel) applyEach(wk settle.Work, handle handler, before func() err
 
 // applyOne is one item's transaction.
 func (x *inboxModel) applyOne(wk *settle.Work, it *settle.Item, i int, handle handler, before func() error) (settle.Result, error) {
-	x.undo = x.undo[:0]
+	x.begin()
 	r := x.item(wk, it, i, handle)
+	if x.ended {
+		r = verdict(settle.VerdictNotRun)
+	}
 	if r.Verdict != settle.VerdictFailed && before != nil && before() != nil {
 		r = settle.Result{Verdict: settle.VerdictNotRun}
 	}
@@ -258,11 +268,14 @@ func (x *inboxModel) insert(e *settle.Event) {
 // undone keeps how to undo something of the transaction.
 func (x *inboxModel) undone(f func()) { x.undo = append(x.undo, f) }
 
-func (x *inboxModel) undoAll() {
-	for i := len(x.undo) - 1; i >= 0; i-- {
+func (x *inboxModel) undoAll() { x.undoTo(0) }
+
+// undoTo undoes what the transaction has done since it had done n things.
+func (x *inboxModel) undoTo(n int) {
+	for i := len(x.undo) - 1; i >= n; i-- {
 		x.undo[i]()
 	}
-	x.undo = x.undo[:0]
+	x.undo = x.undo[:n]
 }
 
 // rowLock is the lock of a business row.

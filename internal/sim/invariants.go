@@ -111,13 +111,17 @@ func (c *outboxChecker) cold(id int64) {
 	if r == nil || r.late {
 		return
 	}
-	switch {
-	case c.w.OwnersKnown && (r.state == rowOpen || r.state == rowVisible):
-		c.w.fail("a hole with an owner is not cold", "id %d was recorded as cold while its transaction was open or had committed", id)
-	case r.state == rowOpen || r.state == rowVisible:
-		r.late = true // grace alone counts here, and order is not promised
-		c.w.probes.hit("grace ended before a transaction")
+	if r.state != rowOpen && r.state != rowVisible && r.state != rowGiven {
+		return
 	}
+	switch {
+	case c.w.OwnersKnown:
+		c.w.fail("a hole with an owner is not cold", "id %d was recorded as cold while its transaction was open or had committed", id)
+	case c.w.InnoDB && !r.probed:
+		c.w.fail("a hole whose record is locked is not cold", "id %d was recorded as cold, and no probe has found its record without a lock", id)
+	}
+	r.late = true // grace alone counts here, and order is not promised
+	c.w.probes.hit("grace ended before a transaction")
 }
 
 // places checks that every committed event is somewhere, and in one place.

@@ -9,6 +9,9 @@ import (
 
 var errNumber = errors.New("checkpoint number is not above the last one of its epoch")
 
+// errConflict is what a transaction comes to that others were in the way of.
+var errConflict = errors.New("another transaction was in the way")
+
 // Commit implements relay.Store: all of f, or nothing.
 func (o *outboxModel) Commit(l relay.Lease, f relay.Flush) error {
 	if err := o.holds(l); err != nil {
@@ -16,6 +19,9 @@ func (o *outboxModel) Commit(l relay.Lease, f relay.Flush) error {
 	}
 	if newest := o.lanes[l.Lane].newest(); newest.epoch == l.Epoch && f.Checkpoint.Number <= newest.Number {
 		return errNumber
+	}
+	if o.conflict() {
+		return errConflict
 	}
 	o.writeSides(leader{l.Lane, l.Epoch}, f)
 	o.writeCheckpoint(l, f)

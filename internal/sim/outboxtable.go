@@ -20,6 +20,10 @@ type outboxTable struct {
 	pool    []int64
 	locks   map[string]*keyLock
 	crashes int
+	// Of InnoDB: the statements that run, the highest id ever given, and the
+	// highest that was given before what is on the disk.
+	statements  []*statement
+	given, kept int64
 }
 
 type rowState int
@@ -30,6 +34,7 @@ const (
 	rowRolled                   // rolled back, or lost in a crash: no event has this id
 	rowDeleted                  // committed, and deleted since
 	rowReserved                 // given to a pool, used by nobody yet
+	rowGiven                    // of InnoDB: given to a statement that has not written its record yet
 )
 
 type outboxRow struct {
@@ -44,6 +49,8 @@ type outboxRow struct {
 	// passed rows were let go by a person or a policy: what follows them in
 	// their key does not wait.
 	passed bool
+	// probed is whether its id, when only given, was found to be locked by nobody.
+	probed bool
 	// done rows are settled without being sent: skipped or discarded.
 	done   bool
 	sent   int // copies in the broker's log
@@ -162,17 +169,27 @@ func (t *outboxTable) commit(tx *outboxTx) {
 		r.state = rowVisible
 		t.w.hist.note(t.w.Since(), "producer", "commits", r.id, r.event.ID, r.event.AggregateID)
 	}
-	if !tx.async {
+	if !tx.async && !t.seenFirst() {
 		t.flush()
 		return
 	}
+	if t.seenFirst() && t.w.DatabaseCrashes && t.w.Phase == phaseFaults && t.w.chance(0.03) {
+		t.w.After(t.w.between(0, 2*t.w.CallTime), t.w.crashDatabase) // when it costs something
+	}
 	t.commits++
-	upTo := t.commits
+	upTo, given, crashes := t.commits, t.maxID(), t.crashes
 	for _, r := range tx.rows {
 		r.commit = upTo
 	}
+	after := t.w.between(50*time.Millisecond, time.Second)
+	if !tx.async {
+		after /= 50
+	}
 	// The log reaches the disk in the order of commits.
-	t.w.After(t.w.between(50*time.Millisecond, time.Second), func() {
+	t.w.After(after, func() {
+		if crashes == t.crashes {
+			t.kept = max(t.kept, given)
+		}
 		for _, r := range t.rows {
 			if r != nil && r.state == rowVisible && r.commit <= upTo {
 				r.durable = true
@@ -197,12 +214,18 @@ func (t *outboxTable) end(tx *outboxTx) bool {
 	}
 	tx.ended = true
 	t.open = slices.DeleteFunc(t.open, func(o *outboxTx) bool { return o == tx })
+	for _, s := range slices.Clone(t.statements) {
+		if s.tx == tx {
+			t.done(s)
+		}
+	}
 	return true
 }
 
 // flush makes all that is visible durable: a synchronous commit writes the log
 // up to its own place.
 func (t *outboxTable) flush() {
+	t.kept = t.maxID()
 	for i := len(t.rows) - 1; i > 0; i-- {
 		if r := t.rows[i]; r != nil && r.state == rowVisible {
 			r.durable = true
@@ -211,6 +234,9 @@ func (t *outboxTable) flush() {
 }
 
 func (t *outboxTable) volatile() bool {
+	if t.w.InnoDB {
+		return t.seenFirst() // it can't tell of one row
+	}
 	for i := len(t.rows) - 1; i > 0; i-- {
 		if r := t.rows[i]; r != nil && r.state == rowVisible && !r.durable {
 			return true
@@ -219,8 +245,13 @@ func (t *outboxTable) volatile() bool {
 	return false
 }
 
+// seenFirst reports whether commits are seen before they are on the disk: at
+// InnoDB, where no binary log is synced before.
+func (t *outboxTable) seenFirst() bool { return t.w.InnoDB && !t.w.BinaryLog }
+
 // crash is the database's process dying: open transactions roll back, what was
-// visible and not flushed is gone, and the sequence goes on behind a jump.
+// visible and not flushed is gone. A sequence goes on behind a jump; see restart
+// for InnoDB.
 func (t *outboxTable) crash() {
 	t.crashes++
 	for len(t.open) > 0 {
@@ -238,5 +269,9 @@ func (t *outboxTable) crash() {
 		}
 	}
 	t.pool = nil
+	if t.w.InnoDB {
+		t.restart()
+		return
+	}
 	t.jump(t.w.from(0, 8))
 }

@@ -22,14 +22,18 @@ func (w *plain) transact() {
 		if w.chance(0.25) {
 			n = w.from(2, 4)
 		}
+		if w.InnoDB && !pooled {
+			p := &inserting{w: w, tx: tx, key: key, left: n, bulk: w.chance(w.Bulk)}
+			if p.bulk {
+				p.left = w.from(2, 12)
+			}
+			p.next()
+			return
+		}
 		for range n {
 			w.outbox.insert(tx, w.newEvent(tx, key), pooled)
 		}
-		hold := w.between(0, 20*time.Millisecond)
-		if w.chance(w.LongHold) {
-			hold = w.between(100*time.Millisecond, 3*time.Second)
-		}
-		rollback := w.chance(w.Rollback)
+		hold, rollback := w.hold(), w.chance(w.Rollback)
 		w.After(hold, func() {
 			if rollback {
 				w.outbox.rollback(tx)
@@ -40,6 +44,14 @@ func (w *plain) transact() {
 			w.ring(w.outbox)
 		})
 	})
+}
+
+// hold is how long a business transaction stays open behind its last statement.
+func (w *plain) hold() time.Duration {
+	if w.chance(w.LongHold) {
+		return w.between(100*time.Millisecond, 3*time.Second)
+	}
+	return w.between(0, 20*time.Millisecond)
 }
 
 // ring is the doorbell of a relay in the producer's process.

@@ -16,6 +16,7 @@ type relayMember struct {
 	outbox  *outboxModel
 	lane    *laneModel
 	machine *relay.Machine
+	log     *logModel
 	queue   []relay.Command
 	busy    bool
 	tick    int
@@ -35,7 +36,7 @@ func (w *World) addRelay(o *outboxModel, lane *laneModel, i int) {
 
 func (r *relayMember) begin() {
 	w := r.w
-	r.queue, r.busy = nil, false
+	r.queue, r.busy, r.log = nil, false, &logModel{o: r.outbox}
 	cfg := relay.Config{
 		Owner: r.owner, Lane: r.lane.Number, LeaseTTL: w.LeaseTTL, BatchRows: w.BatchRows, BatchBytes: w.BatchBytes, MaxIdle: 25 * time.Millisecond,
 		Retry: settle.Backoff{Base: 20 * time.Millisecond, Max: 300 * time.Millisecond, Attempts: w.RelayRetries},
@@ -124,27 +125,43 @@ func (r *relayMember) next() {
 	}
 	c := r.queue[0]
 	r.queue, r.busy = r.queue[1:], true
-	asked := r.now()
+	asked, log, run := r.now(), r.log, 0
 	var in relay.Input
-	r.call(func() (err error) {
-		in, err = r.exec(c, asked)
-		return err
-	}, func(err error) {
+	answer := func(err error) {
 		r.busy = false
 		if err != nil {
 			in = relay.Failed{Command: c, Err: err}
 		}
+		log.hears(c, in, run)
 		r.w.hist.note(r.w.Since(), r.name, "hears", named(in))
 		r.w.hist.detail(in)
 		r.in(in)
-	})
+	}
+	if ask, ok := c.(relay.AskOwners); ok && r.w.InnoDB {
+		r.askOwners(ask.Before, func(e relay.Evidence, err error) {
+			in = relay.OwnersSeen{Evidence: e}
+			answer(err)
+		})
+		return
+	}
+	r.call(func() (err error) {
+		run = r.outbox.runs()
+		in, err = r.exec(log, c, asked)
+		return err
+	}, answer)
 }
 
 // exec does a store command at the store.
-func (r *relayMember) exec(c relay.Command, asked time.Time) (in relay.Input, err error) {
+func (r *relayMember) exec(log *logModel, c relay.Command, asked time.Time) (in relay.Input, err error) {
 	o := r.outbox
 	r.w.hist.note(r.w.Since(), r.name, "asks", named(c))
 	r.w.hist.detail(c)
+	switch c.(type) {
+	case relay.Poll, relay.Commit, relay.Sweep, relay.Retain:
+		if err := log.fenced(); err != nil {
+			return nil, err
+		}
+	}
 	switch c := c.(type) {
 	case relay.Lead:
 		l := o.Lead(c.Owner, c.Lane, c.TTL)

@@ -44,6 +44,11 @@ func (c *checker) relayUnsettled(o *outboxModel, say func(string, ...any)) {
 	if len(o.open) > 0 {
 		say("%d transactions are open", len(o.open))
 	}
+	for _, l := range o.locks {
+		if l.held { // also by one that has ended with the server, and is yet to hear of it
+			say("a key is locked by a producer")
+		}
+	}
 	for _, r := range o.rows {
 		if r == nil || r.state != rowVisible {
 			continue

@@ -74,6 +74,7 @@ func newShopSwarm(d dice) Swarm {
 	s.Topics, s.Async, s.Delayed, s.Counted, s.KeyInTwoTopics = 1, 0, 0, false, false
 	s.Pooled = d.some(0.5, 0.5) // at the entry: what it writes may come late, and others' events early
 	s.RelayPass = false         // what was refused and passed by is lost to the shop
+	s.BinaryLog = s.InnoDB      // whoever was told of an order finds it
 	s.Defective, s.Killer, s.Rejected, s.Foreign, s.RateLimit = 0, 0, 0, 0, 0
 	s.Refused, s.Poison, s.Permanent = s.Refused/3, s.Poison/3, s.Permanent/3
 	s.Rollback, s.LostCommit = s.Rollback/2, d.some(0.5, 0.05)

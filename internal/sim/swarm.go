@@ -46,6 +46,14 @@ type Swarm struct {
 	ClockJumps           bool
 	CallTime             time.Duration
 
+	// InnoDB: the databases do as MySQL and MariaDB, else as PostgreSQL. With
+	// BinaryLog a commit is on the disk before it is seen. OwnersKnown is the right
+	// to see the statements of others.
+	InnoDB, BinaryLog bool
+	Bulk              float64 // part of the transactions that insert from a SELECT
+	LockWaits         float64 // part of the statements that wait for a lock, half of them in vain
+	Deadlocks         float64
+
 	// Processes.
 	Relays    int
 	Crash     float64 // chance at each command
@@ -154,6 +162,14 @@ func newSwarm(d dice) Swarm {
 	}
 	if d.chance(0.1) { // many events of few keys
 		s.Keys, s.Transactions, s.LongHold = d.from(1, 2), d.from(80, 160), 0
+	}
+	if d.chance(0.35) {
+		s.InnoDB, s.BinaryLog = true, d.chance(0.5)
+		s.Bulk, s.LockWaits, s.Deadlocks = d.some(0.7, 0.3), d.some(0.6, 0.1), d.some(0.5, 0.02)
+		s.OwnersKnown, s.DatabaseCrashes = d.chance(0.6), d.chance(0.5)
+		if s.BinaryLog {
+			s.Async = 0
+		}
 	}
 	for i := range d.from(1, 2) {
 		s.Groups = append(s.Groups, newGroup(d, i, s.Counted))

@@ -10,7 +10,8 @@
 // settle. The same seed gives the same run.
 //
 // Read world.go and story.go, then process.go (what lives, dies and waits), the models
-// (outboxtable.go, outboxmodel.go, brokermodel.go, inboxmodel.go), the glue to
+// (outboxtable.go, outboxmodel.go, brokermodel.go, inboxmodel.go; innodb*.go and
+// logmodel.go for what MySQL does otherwise), the glue to
 // the machines (relaymember.go, consumermember.go) and invariants.go.
 package sim
 
@@ -52,7 +53,7 @@ type window struct{ from, to time.Duration }
 // Limits of a run.
 const (
 	faultTime = 6 * time.Second
-	calmTime  = 60 * time.Second // and as much again for every 20 transactions
+	calmTime  = 60 * time.Second // and as much again for every 20 transactions, or 40 events
 	maxSteps  = 2_000_000
 )
 
@@ -136,7 +137,7 @@ func (w *World) run() {
 			w.story.end()
 			return
 		}
-		if calm := calmTime * time.Duration(1+w.Transactions/20); w.Since() > faultTime+calm {
+		if calm := calmTime * time.Duration(1+max(w.Transactions, len(w.eventIDs)/2)/20); w.Since() > faultTime+calm {
 			w.fail("liveness", "not settled %v after the last fault: %s", calm, w.check.unsettled())
 		}
 	}
@@ -154,6 +155,7 @@ func (w *World) heal() {
 	w.Phase = phaseCalm
 	w.hist.note(w.Since(), "nemesis", "faults end")
 	w.LostCall, w.LostAnswer, w.LateCall, w.LostCommit, w.Crash, w.PartialBatch = 0, 0, 0, 0, 0, 0
+	w.LockWaits, w.Deadlocks = 0, 0
 	w.LostAck, w.LostPublish, w.LatePublish = 0, 0, 0
 	w.OutsideLost, w.OutsideHangs, w.OutsideAway = 0, 0, 0
 	for _, p := range w.processes {
