@@ -69,7 +69,7 @@ func (s *schemas) one(ctx context.Context, at string, create bool, do func(*migr
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(schema), schema.Close())
+	return errors.Join(schema.Explain(do(schema)), schema.Close())
 }
 
 // classify gives an error the exit code of its kind.

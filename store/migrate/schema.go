@@ -42,6 +42,9 @@ type Source struct {
 	Layouts Layouts
 	// Partitions divides the outbox; nil where it is one table for ever.
 	Partitions Partitions
+	// Explain puts what a person can mend into an error, with the SQL for it; nil
+	// where errors stay as they are.
+	Explain func(err error) error
 	// Close ends what was opened for this.
 	Close func() error
 }
@@ -54,6 +57,15 @@ func NewSchema(s Source) *Schema { return &Schema{s} }
 
 // Close ends its connections.
 func (s *Schema) Close() error { return s.s.Close() }
+
+// Explain puts what a person can mend into an error of s, as the database's
+// other commands do.
+func (s *Schema) Explain(err error) error {
+	if s.s.Explain == nil || err == nil {
+		return err
+	}
+	return s.s.Explain(err)
+}
 
 // Step is one migration.
 type Step struct {

@@ -48,6 +48,10 @@ func (x *examination) adoptedChecks() []check {
 
 func (x *examination) adoptedColumns(ctx context.Context) (diagnosis, error) {
 	if x.outbox == nil {
+		var enters bool
+		if err := x.conn.QueryRow(ctx, tableRights, x.adopted.Schema, x.adopted.Name).Scan(&enters, nil, nil); err == nil && !enters {
+			return diagnosis{doctor.Bad, "the columns of " + x.adopted.plainName() + " can't be looked at", "what privileges names"}, nil
+		}
 		return diagnosis{doctor.Bad, "the table " + x.adopted.plainName() + " is gone", "rename it back; or settle migrate --adopt --table … with ?search_path= of a new schema in the URL, for the table that has taken its place"}, nil
 	}
 	_, done, err := readAdoption(ctx, x.conn)

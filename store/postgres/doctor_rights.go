@@ -2,9 +2,12 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/settlemq/settle/doctor"
 	"github.com/settlemq/settle/store/migrate"
@@ -63,7 +66,59 @@ func (x *examination) privileges(ctx context.Context) (diagnosis, error) {
 		tables := strings.Join(lacking[k], ", ")
 		p.add(fmt.Sprintf("%s lacks %s on %s", x.role, k, tables), fmt.Sprintf("GRANT %s ON %s TO %s", k, tables, ident(x.role)))
 	}
+	for _, look := range []func(context.Context, *problems) error{x.adoptedRights, x.sequenceRights} {
+		if err := look(ctx, &p); err != nil {
+			return diagnosis{}, err
+		}
+	}
 	return p.diagnosis(doctor.Bad, "%s has every right it needs on %d tables and views", x.role, len(things)), nil
+}
+
+const tableRights = `SELECT has_schema_privilege(n.oid, 'USAGE'), has_table_privilege(c.oid, 'SELECT'), has_any_column_privilege(c.oid, 'UPDATE')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2`
+
+// adoptedRights are those on the table of another owner.
+func (x *examination) adoptedRights(ctx context.Context, p *problems) error {
+	if x.adopted == nil {
+		return nil
+	}
+	var enters, reads, writes bool
+	err := x.conn.QueryRow(ctx, tableRights, x.adopted.Schema, x.adopted.Name).Scan(&enters, &reads, &writes)
+	if errors.Is(err, pgx.ErrNoRows) { // adoption says so
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	table := x.adopted.plainName()
+	for _, w := range []struct {
+		has         bool
+		right, name string
+	}{{enters, "USAGE", "SCHEMA " + ident(x.adopted.Schema)}, {reads, "SELECT", table}, {writes || !x.adopted.Project, "UPDATE", table}} {
+		if !w.has {
+			p.add(fmt.Sprintf("%s lacks %s on %s", x.role, w.right, w.name), fmt.Sprintf("GRANT %s ON %s TO %s", w.right, w.name, ident(x.role)))
+		}
+	}
+	return nil
+}
+
+const idsRights = `SELECT coalesce(s, ''), coalesce(has_sequence_privilege(s, 'SELECT') OR has_sequence_privilege(s, 'USAGE'), true)
+FROM (SELECT pg_get_serial_sequence('t_outbox_event', 'id') AS s) ids`
+
+// sequenceRights: a relay asks the sequence which ids were given.
+func (x *examination) sequenceRights(ctx context.Context, p *problems) error {
+	if !x.numbered() {
+		return nil
+	}
+	var name string
+	var may bool
+	if err := x.conn.QueryRow(ctx, x.of(idsRights)).Scan(&name, &may); err != nil {
+		return err
+	}
+	if !may {
+		p.add(fmt.Sprintf("%s lacks SELECT on sequence %s", x.role, name), fmt.Sprintf("GRANT SELECT ON SEQUENCE %s TO %s", name, ident(x.role)))
+	}
+	return nil
 }
 
 const (

@@ -59,6 +59,11 @@ func TestADoctorNamesTheRightsThatARoleLacks(t *testing.T) {
 			t.Errorf("a role that has its rights: %+v", f)
 		}
 	}
+	s := OpenForTest(t, asRole, Config{Existing: true})
+	lease := leadTest(t, s.Log())
+	if _, err := s.Log().Load(t.Context(), lease); err != nil {
+		t.Errorf("a relay with every right that is named: %v", err)
+	}
 	if f := all["old_relay"]; !strings.Contains(f.Found, "sessions of other roles are hidden from "+name+": GRANT pg_monitor TO "+name) {
 		t.Errorf("it does not say what it can't see: %+v", f)
 	}

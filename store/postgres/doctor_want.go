@@ -115,5 +115,18 @@ func columnOf(table, line string) []wanted {
 	if typed == "timestamptz" {
 		typed = "timestamp with time zone"
 	}
-	return []wanted{{kind: wantColumn, table: table, name: m[1], typed: typed, sql: "ALTER TABLE " + table + " ADD COLUMN " + spaces.ReplaceAllString(line, " ")}}
+	return []wanted{{kind: wantColumn, table: table, name: m[1], typed: typed, sql: addsTo(table, m[1], typed, spaces.ReplaceAllString(line, " "))}}
+}
+
+// addsTo adds a column to a table that may have rows: they get what says the
+// least, where they must have something.
+func addsTo(table, name, typed, line string) string {
+	sql := "ALTER TABLE " + table + " ADD COLUMN " + line
+	if !strings.Contains(line, "NOT NULL") || strings.Contains(line, "DEFAULT") || strings.Contains(line, "GENERATED") {
+		return sql
+	}
+	least := map[string]string{
+		"text": "''", "bytea": "''", "bigint": "0", "integer": "0", "boolean": "false", "timestamp with time zone": "now()", "json": "'[]'", "jsonb": "'[]'",
+	}[typed]
+	return sql + " DEFAULT " + least + "; ALTER TABLE " + table + " ALTER COLUMN " + name + " DROP DEFAULT"
 }

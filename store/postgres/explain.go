@@ -75,7 +75,7 @@ func explain(err error) error {
 	case stateReadOnly:
 		text = "the server can't be written to; give the URL of the primary, or ALTER ROLE … RESET default_transaction_read_only"
 	case stateNoRight:
-		text = "a right is missing; the owner can: " + grant(e.Message)
+		text = "a right is missing; the owner can: " + grant(e.Message) + " (`settle doctor` names every right that is missing)"
 	case stateNoTable, stateNoColumn, stateNoFunction, stateWrongType:
 		text = changed
 	case stateTooMany:
@@ -95,8 +95,17 @@ func identifier(name string) string { return pgx.Identifier{name}.Sanitize() }
 
 var deniedFor = regexp.MustCompile(`permission denied for (table|view|sequence|schema|database|function) (\S+)`)
 
+var ownedBy = regexp.MustCompile(`must be owner of (table|view|relation|sequence|index|function|schema) (\S+)`)
+
 // grant is the SQL that gives the right whose lack a message names.
 func grant(message string) string {
+	if owned := ownedBy.FindStringSubmatch(message); owned != nil {
+		kind := strings.ToUpper(owned[1])
+		if kind != "FUNCTION" && kind != "SCHEMA" {
+			kind = "TABLE" // takes views, sequences and indexes, too
+		}
+		return "do it, or ALTER " + kind + " " + identifier(owned[2]) + " OWNER TO …"
+	}
 	found := deniedFor.FindStringSubmatch(message)
 	if found == nil {
 		return "GRANT USAGE, CREATE ON SCHEMA … TO …, GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA … TO …"

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/relay"
 	"github.com/settlemq/settle/store/postgres"
@@ -81,6 +83,40 @@ func TestAServerThatCanNotBeWrittenToIsToldByOpenAndSchema(t *testing.T) {
 	for want, err := range map[string]error{"give the URL of the primary": open, "ALTER ROLE \"nobody\" LOGIN PASSWORD": schema} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("says %v, want %q", err, want)
+		}
+	}
+}
+
+func TestAMigrationByARoleThatMayNotSaysWhatTheOwnerCanDo(t *testing.T) {
+	t.Parallel()
+	admin := postgres.OpenForTest(t, postgres.DatabaseForTest(t), postgres.Config{})
+	at := roleWith(t, `search_path = '`+admin.Service()+`'`)
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.DB().Exec("GRANT USAGE ON SCHEMA " + admin.Service() + " TO " + u.User.Username()); err != nil {
+		t.Fatal(err)
+	}
+	u.RawQuery = ""
+	s, err := postgres.Schema(t.Context(), u.String(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	_, status := s.Status(t.Context())
+	conn, err := pgx.Connect(t.Context(), u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	_, alter := conn.Exec(t.Context(), "ALTER TABLE t_outbox_gap ADD COLUMN note text")
+	for want, err := range map[string]error{
+		`the owner can: GRANT SELECT, INSERT, UPDATE, DELETE ON "settle_schema" TO …`: status,
+		`the owner can: do it, or ALTER TABLE "t_outbox_gap" OWNER TO …`:              alter,
+	} {
+		if err = s.Explain(err); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "`settle doctor` names every right") {
+			t.Errorf("it says %v, want %q", err, want)
 		}
 	}
 }
