@@ -92,9 +92,11 @@ func (p *publication) run(from, to int) {
 	}
 	ctx, cancel := within(p.ctx, session)
 	defer cancel()
-	t, err := p.b.topic(ctx, topicOf(p.batch[from]))
+	name := topicOf(p.batch[from])
+	t, err := p.b.topic(ctx, name)
 	if err != nil {
-		p.failAll(from, to, classify(err))
+		known := classify(err)
+		p.failAll(from, to, &settle.PublishError{Scope: known.Scope, Err: fmt.Errorf("%q: %w", name, known.Err)})
 		return
 	}
 	if ready, down := p.sendAll(ctx, t, p.outgoing(t, from, to)); down != nil {

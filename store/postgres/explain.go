@@ -29,6 +29,11 @@ const (
 	stateTooMany    = "53300"
 	stateDiskFull   = "53100"
 	statePooler     = "08P01"
+
+	stateTableThere    = "42P07"
+	stateColumnThere   = "42701"
+	stateObjectThere   = "42710"
+	stateFunctionThere = "42723"
 )
 
 // explained is an error with a sentence for people before it.
@@ -86,6 +91,17 @@ func explain(err error) error {
 		return err
 	}
 	return &explained{text, err}
+}
+
+// explainMigration is explain for the steps of a migration: each is done in one
+// transaction, so only a run by hand that was stopped leaves a part of one.
+func explainMigration(err error) error {
+	for _, state := range []string{stateTableThere, stateColumnThere, stateObjectThere, stateFunctionThere} {
+		if hasState(err, state) {
+			return &explained{"a part of this step is there, though the step does not count as done: a run by hand was stopped half-way. Run the rest of the step by hand, with its last line, from `settle migrate --dry-run`; or DROP what is named here, and migrate again", err}
+		}
+	}
+	return explain(err)
 }
 
 // changed says where the SQL is found for a schema that is not as it was made.

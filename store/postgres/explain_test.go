@@ -87,6 +87,24 @@ func TestAServerThatCanNotBeWrittenToIsToldByOpenAndSchema(t *testing.T) {
 	}
 }
 
+func TestAMigrationOfWhichARunByHandHasLeftAPartSaysHowToGoOn(t *testing.T) {
+	t.Parallel()
+	at := postgres.DatabaseForTest(t)
+	store := postgres.OpenForTest(t, at, postgres.Config{})
+	if _, err := store.DB().Exec("DELETE FROM settle_schema WHERE version_id = (SELECT max(version_id) FROM settle_schema)"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := postgres.Schema(t.Context(), at, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	_, err = s.Up(t.Context())
+	if err = s.Explain(err); err == nil || !strings.Contains(err.Error(), "stopped half-way") || !strings.Contains(err.Error(), "--dry-run") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("it says %v", err)
+	}
+}
+
 func TestAMigrationByARoleThatMayNotSaysWhatTheOwnerCanDo(t *testing.T) {
 	t.Parallel()
 	admin := postgres.OpenForTest(t, postgres.DatabaseForTest(t), postgres.Config{})

@@ -71,7 +71,7 @@ func openSchema(ctx context.Context, url string, create bool) (*migrate.Schema, 
 		}
 	}
 	source := migrate.Source{
-		Dialect: migrate.Postgres, Files: files, Guard: guard, Before: before, Explain: explain, Close: func() error { return nil },
+		Dialect: migrate.Postgres, Files: files, Guard: guard, Before: before, Explain: explainMigration, Close: func() error { return nil },
 		Lock: func(ctx context.Context) (func() error, error) { return lockMigrations(ctx, cfg) },
 	}
 	if create || current != "" {
