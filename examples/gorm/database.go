@@ -24,8 +24,9 @@ import (
 type database struct {
 	outbox settle.Outbox[*sql.Tx]
 	inbox  settle.Inbox[*sql.Tx]
-	log    relay.Store
-	close  func() error
+	// log gives each relay of a crew its own view of the outbox.
+	log   func() relay.Store
+	close func() error
 	// gorm is how GORM reaches the same database.
 	gorm gorm.Dialector
 }
@@ -41,13 +42,13 @@ func openDatabase(ctx context.Context, at string) (database, error) {
 		if err != nil {
 			return database{}, err
 		}
-		return database{outbox: s, inbox: s.Inbox(), log: s.Log(), close: s.Close, gorm: gormmysql.Open(mysqlDSN(u))}, nil
+		return database{outbox: s, inbox: s.Inbox(), log: func() relay.Store { return s.Log() }, close: s.Close, gorm: gormmysql.Open(mysqlDSN(u))}, nil
 	}
 	s, err := postgres.Open(ctx, at, postgres.Config{})
 	if err != nil {
 		return database{}, err
 	}
-	return database{outbox: s, inbox: s.Inbox(), log: s.Log(), close: s.Close, gorm: gormpostgres.Open(at)}, nil
+	return database{outbox: s, inbox: s.Inbox(), log: func() relay.Store { return s.Log() }, close: s.Close, gorm: gormpostgres.Open(at)}, nil
 }
 
 // mysqlDSN is a URL as the driver takes it. Times are UTC, as Settle's are.

@@ -1,5 +1,8 @@
 // An order service as a GORM user writes it: an order and its event in one
 // transaction on PostgreSQL or MySQL, a relay, and a consumer whose effect is a mail.
+//
+// The relay is a crew: one relay for each lane of the outbox, so that `settle
+// outbox lanes` changes their number without a restart.
 package main
 
 import (
@@ -76,7 +79,8 @@ func run(ctx context.Context, url string, out io.Writer) (err error) {
 		return s.thank(ctx, tx, e)
 	})
 	relayed := make(chan error, 1)
-	go func() { relayed <- relay.New(store.log, broker, relay.Config{}).Run(ctx) }()
+	crew := relay.NewCrew(store.log, broker, relay.Config{})
+	go func() { relayed <- crew.Run(ctx) }()
 	if err := mailer.Run(ctx); err != nil {
 		stop()
 		return errors.Join(err, <-relayed)

@@ -132,7 +132,7 @@ func (s service) wantSent(orders ...string) {
 	s.Helper()
 	ctx, stop := context.WithCancel(s.Context())
 	broker, ended := make(told, 100), make(chan error)
-	go func() { ended <- relay.New(s.store.log, broker, relay.Config{}).Run(ctx) }()
+	go func() { ended <- relay.NewCrew(s.store.log, broker, relay.Config{}).Run(ctx) }()
 	defer func() {
 		stop()
 		if err := <-ended; err != nil {
