@@ -102,10 +102,10 @@ func (a *app) migrateCommand() *cobra.Command {
 		"With --adopt an outbox table that was there before Settle is read as it stands: it prints what it finds and what it\n" +
 		"will do, and does it with --yes. Settle's own tables get a schema of their own, that of the URL's search_path or\n" +
 		"settle; nothing is created or altered in the schema of the table.\n\n" +
-		"With --lean the outbox, of Settle's own and in PostgreSQL, has no indexes on order id, business key and trace, which\n" +
-		"cost each insert and serve only people who search: a trail then finds what stands only in the outbox by its event id.\n" +
+		"With --lean the outbox, of Settle's own and in PostgreSQL or MySQL, has no indexes on order id, business key and trace,\n" +
+		"which cost each insert and serve only people who search: a trail then finds what stands only in the outbox by its event id.\n" +
 		"--lean on tables in use drops them and --lean=false makes them, while everybody goes on; without it they stay as they are.\n\n" +
-		"With --partitioned that outbox is divided into tables by ranges of ids, so that what is old goes a table at a time.\n" +
+		"With --partitioned one in PostgreSQL is divided into tables by ranges of ids, so that what is old goes a table at a time.\n" +
 		"On tables in use everybody waits meanwhile: the rows are read once, and with --partitioned=false all are written anew."
 	c.Use = "migrate --db URL"
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -194,7 +194,7 @@ func (a *app) migrateStatusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status --db URL",
 		Short: "List the migrations that a database has and those that it lacks",
-		Long: "Status lists every migration, and the layout of an outbox in PostgreSQL (see --lean, --partitioned). It changes nothing, and ends\n" +
+		Long: "Status lists every migration, and the layout of an outbox in PostgreSQL or MySQL (see --lean, --partitioned). It changes nothing, and ends\n" +
 			"with 1 when a migration is missing.",
 		Args: exactly(0, ""),
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -19,7 +19,7 @@ const (
 )
 
 // ErrOneLayout means that an outbox has no other layout. Nothing was changed.
-var ErrOneLayout = errors.New("only an outbox of Settle's own in PostgreSQL has a lean layout")
+var ErrOneLayout = errors.New("only an outbox of Settle's own in PostgreSQL or MySQL has a lean layout")
 
 // Layouts changes the layout of an outbox that is in use.
 type Layouts interface {
@@ -29,8 +29,9 @@ type Layouts interface {
 	// there. Each statement is one of its own, outside a transaction.
 	Steps(ctx context.Context, to Layout) ([]string, error)
 	// Change runs them and returns them. Nobody who reads or writes is kept
-	// waiting; it blocks until every transaction that was open when it began has
-	// ended. It goes on with what was stopped.
+	// waiting, on MySQL for no longer than a second at a time; it blocks until
+	// every transaction that was open when it began has ended. It goes on with
+	// what was stopped.
 	Change(ctx context.Context, to Layout) ([]string, error)
 }
 

@@ -20,11 +20,19 @@ const maxTrail = 500
 const logGroups = `(SELECT DISTINCT consumer_group FROM t_message_consume_log) g STRAIGHT_JOIN `
 
 const resolveTrail = `SELECT event_id FROM (
-SELECT event_id FROM t_outbox_event WHERE aggregate_id = ?
+SELECT event_id FROM t_outbox_event WHERE event_id = ?
+UNION SELECT event_id FROM t_outbox_event WHERE aggregate_id = ?
 UNION SELECT event_id FROM t_outbox_event WHERE biz_key = ?
-UNION SELECT event_id FROM t_outbox_event WHERE event_id = ?
 UNION SELECT event_id FROM t_outbox_event WHERE trace_id = ?
-UNION SELECT event_id FROM t_message_consume_log WHERE aggregate_id = ?
+` + resolveElsewhere
+
+// resolveTrailLean is the same where the outbox has no indexes to search by.
+const resolveTrailLean = `SELECT event_id FROM (
+SELECT event_id FROM t_outbox_event WHERE event_id = ?
+UNION SELECT p.event_id FROM (SELECT DISTINCT destination FROM t_outbox_parked) d STRAIGHT_JOIN t_outbox_parked p ON p.destination = d.destination AND p.aggregate_id = ?
+` + resolveElsewhere
+
+const resolveElsewhere = `UNION SELECT event_id FROM t_message_consume_log WHERE aggregate_id = ?
 UNION SELECT l.event_id FROM ` + logGroups + `t_message_consume_log l ON l.consumer_group = g.consumer_group AND l.event_id = ?
 UNION SELECT event_id FROM t_consume_retry WHERE biz_key = ?
 UNION SELECT event_id FROM t_consume_retry WHERE trace_id = ? AND trace_id <> ''
@@ -33,6 +41,24 @@ UNION SELECT event_id FROM t_dead_letter WHERE biz_key = ?
 UNION SELECT event_id FROM t_dead_letter WHERE event_id = ?
 UNION SELECT event_id FROM t_dead_letter WHERE trace_id = ? AND trace_id <> ''
 ) found LIMIT ?`
+
+// Unsearched implements govern.Partial: it is true of a lean layout.
+func (g *Governance) Unsearched(ctx context.Context) (lean bool, err error) {
+	if lean, err = g.lean(ctx, g.s.reader); err != nil {
+		return false, fmt.Errorf("look for indexes of the outbox: %w", explain(err))
+	}
+	return lean, nil
+}
+
+// lean reports whether an index is missing that the outbox is searched by. The
+// indexes of an adopted table are its owner's, and it is searched all the same.
+func (g *Governance) lean(ctx context.Context, db querier) (bool, error) {
+	if g.s.adopted != nil {
+		return false, nil
+	}
+	names, err := present(ctx, db)
+	return searched(names) < len(searchIndexNames()), err
+}
 
 // trail gathers what one snapshot of the database knows of some events.
 type trail struct {
@@ -48,9 +74,17 @@ func (g *Governance) Trail(ctx context.Context, id string) ([]govern.Step, error
 	t := &trail{outbox: map[string]govern.Step{}}
 	err := snapshot(ctx, g.s.reader, func(tx *sql.Tx) error {
 		t.tx = tx
+		query := resolveTrail
+		lean, err := g.lean(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if lean {
+			query = resolveTrailLean
+		}
 		var event string
-		args := append(slices.Repeat([]any{fit(id)}, strings.Count(resolveTrail, "?")-1), maxTrail)
-		err := each(ctx, tx, []any{&event}, func() { t.events = append(t.events, event) }, resolveTrail, args...)
+		args := append(slices.Repeat([]any{fit(id)}, strings.Count(query, "?")-1), maxTrail)
+		err = each(ctx, tx, []any{&event}, func() { t.events = append(t.events, event) }, query, args...)
 		if err != nil || len(t.events) == 0 {
 			return err
 		}

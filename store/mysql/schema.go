@@ -61,8 +61,14 @@ func openSchema(ctx context.Context, url string, create bool) (*migrate.Schema, 
 	}
 	source.Lock = func(ctx context.Context) (func() error, error) { return lockMigrations(ctx, db) }
 	source.Files, err = is.layout(false)
+	adopted := false
 	if err == nil && db != nil {
-		source.Files, err = is.layoutOf(ctx, db)
+		if err = db.QueryRowContext(ctx, hasAdoption).Scan(&adopted); err == nil {
+			source.Files, err = is.layout(adopted)
+		}
+	}
+	if !adopted {
+		source.Layouts = &searchIndexes{db: db, files: source.Files}
 	}
 	return migrate.NewSchema(source), err
 }
