@@ -144,14 +144,22 @@ answers() {
   exit 3
 }
 
+# A node deletes its file with the process id long before it has ended.
 service_stop() {
-  local pid
-  for pid in $(service_pids); do kill -TERM "$pid" 2>/dev/null || true; done
-  for _ in $(seq 600); do
-    if [ -z "$(service_pids)" ]; then break; fi
-    sleep 0.05
+  local pids pid
+  pids=$(service_pids)
+  for pid in $pids; do kill -TERM "$pid" 2>/dev/null || true; done
+  for pid in $pids; do
+    for _ in $(seq 600); do
+      if [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != beam.smp ]; then continue 2; fi
+      sleep 0.05
+    done
+    kill -KILL "$pid" 2>/dev/null || true
   done
-  for pid in $(service_pids); do kill -KILL "$pid" 2>/dev/null || true; done
+}
+
+service_remove() {
+  local pid
   pid=$(names_pid)
   if [ "$nodes" = "$cluster" ] && [ -n "$pid" ]; then kill -TERM "$pid"; fi
 }
