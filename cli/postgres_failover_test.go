@@ -1,9 +1,13 @@
 package cli_test
 
 import (
+	"context"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/settlemq/settle/internal/pgserver"
 	"github.com/settlemq/settle/server"
@@ -25,14 +29,34 @@ func TestAServerThatIsKilledInMidWriteTakesNothingBackThatWasSent(t *testing.T) 
 			l.sent(150)
 			own.Kill()
 			own.Start()
+			l.sent(50)
+			killSession(t, own.URL(""))
+			l.sent(50)
 		}
-		l.sent(50)
 	})
 	a := l.settled()
 	if len(a.gone) > 0 {
 		t.Errorf("sent and taken back: %q", a.gone)
 	}
-	a.want(t, true, kills*inFlight)
+	a.want(t, true, 2*kills*inFlight)
+}
+
+// killSession kills the process of one session: the server ends all others and
+// recovers, as after a power cut.
+func killSession(t *testing.T, at string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	var pid int
+	if err := conn.QueryRow(t.Context(), "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() LIMIT 1").Scan(&pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestASynchronousStandbyTakesOverWithAllThatWasAnswered(t *testing.T) {
