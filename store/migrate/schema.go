@@ -35,6 +35,9 @@ type Source struct {
 	// with writers kept out until it ends, for what was not delivered. It
 	// returns an error that wraps ErrUndelivered if there is anything.
 	Guard func(ctx context.Context, tx *sql.Tx) error
+	// Stepwise takes the place of Guard where each statement that changes the
+	// schema is committed by itself; nil elsewhere.
+	Stepwise Stepwise
 	// Before returns SQL, in lines with a comment, that a person runs before a way
 	// down that drops something; nil, or empty, for none.
 	Before func(ctx context.Context, db *sql.DB) (string, error)
@@ -145,6 +148,11 @@ func (s *Schema) Up(ctx context.Context) (applied []Step, err error) {
 		return nil, fmt.Errorf("wait for another process that migrates: %w", err)
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
+	if s.s.Stepwise != nil {
+		if err := s.s.Stepwise.Resume(ctx); err != nil {
+			return nil, err
+		}
+	}
 	before, err := s.Status(ctx)
 	if err != nil {
 		return nil, err
@@ -166,14 +174,17 @@ const dropTable = `DROP TABLE ` + Table
 // the last first; above 0 that is all there is. It starts from the newest schema
 // only.
 //
-// Crash here: all of it was one transaction; MySQL commits each statement by
-// itself, and each can be run again.
+// Crash here: all of it was one transaction, or none; see Stepwise for a
+// database that commits each statement by itself.
 func (s *Schema) Down(ctx context.Context, to int64) (removed []Step, err error) {
 	unlock, err := s.s.Lock(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("wait for another process that migrates: %w", err)
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
+	if s.s.Stepwise != nil {
+		return s.downStepwise(ctx, to)
+	}
 	removed, err = s.above(ctx, to)
 	if err != nil || len(removed) == 0 {
 		return removed, err
@@ -193,10 +204,8 @@ func (s *Schema) Down(ctx context.Context, to int64) (removed []Step, err error)
 		}
 	}
 	for _, step := range removed {
-		for _, sql := range step.statements(goingDown, s.s.Dialect) {
-			if _, err := tx.ExecContext(ctx, sql); err != nil {
-				return nil, fmt.Errorf("take back schema version %d: %w", step.Version, err)
-			}
+		if _, err := tx.ExecContext(ctx, step.section(goingDown)); err != nil {
+			return nil, fmt.Errorf("take back schema version %d: %w", step.Version, err)
 		}
 		if err := store.Delete(ctx, tx, step.Version); err != nil {
 			return nil, fmt.Errorf("take back schema version %d: %w", step.Version, err)
@@ -240,14 +249,22 @@ var drop = regexp.MustCompile(`(?i)\bDROP\s+(TABLE|COLUMN)\b`)
 
 func (s Step) drops() bool { return drop.MatchString(s.section(goingDown)) }
 
-// statements returns one direction's SQL as a server takes it: MySQL takes one
-// statement at a time, and none of its migrations has one within another.
-func (s Step) statements(direction string, d Dialect) []string {
-	if d != MySQL {
-		return []string{s.section(direction)}
+// statements returns one direction's SQL, one statement at a time, for a
+// database of whose migrations none has one within another.
+func (s Step) statements(direction string) []string {
+	var all []string
+	for _, text := range strings.SplitAfter(s.section(direction), ";\n") {
+		var lines []string
+		for line := range strings.Lines(text) {
+			if !strings.HasPrefix(line, "--") {
+				lines = append(lines, line)
+			}
+		}
+		if sql := strings.TrimSpace(strings.Join(lines, "")); sql != "" {
+			all = append(all, sql)
+		}
 	}
-	all := strings.SplitAfter(s.section(direction), ";\n")
-	return slices.DeleteFunc(all, func(sql string) bool { return strings.TrimSpace(sql) == "" })
+	return all
 }
 
 // section returns one direction's SQL without the tool's marks.

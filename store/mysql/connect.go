@@ -104,6 +104,9 @@ func (s *Store) migrate(ctx context.Context, db *sql.DB) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
+	if err := (wayDown{db}).Resume(ctx); err != nil {
+		return err
+	}
 	return migrate.Up(ctx, db, migrate.MySQL, files)
 }
 

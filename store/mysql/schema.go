@@ -28,7 +28,7 @@ func openSchema(ctx context.Context, url string, create bool) (*migrate.Schema, 
 	}
 	cfg.Timeout = Config{}.withDefaults().ConnectTimeout
 	name := cfg.DBName
-	source := migrate.Source{Dialect: migrate.MySQL, Guard: guardUndelivered, Close: func() error { return nil }}
+	source := migrate.Source{Dialect: migrate.MySQL, Close: func() error { return nil }}
 	db, err := pool(cfg, nil, 4, time.Minute)
 	if err != nil {
 		return nil, err
@@ -59,6 +59,7 @@ func openSchema(ctx context.Context, url string, create bool) (*migrate.Schema, 
 	if db != nil {
 		source.DB, source.Close = db, db.Close
 	}
+	source.Stepwise = wayDown{db}
 	source.Lock = func(ctx context.Context) (func() error, error) { return lockMigrations(ctx, db) }
 	source.Files, err = is.layout(false)
 	adopted := false
@@ -87,9 +88,7 @@ func quoted(name string) string {
 
 const countUndelivered = `SELECT (SELECT count(*) FROM v_outbox_event WHERE status NOT IN ('SENT', 'DISCARDED')), (SELECT count(*) FROM t_consume_retry)`
 
-// guardUndelivered can't keep writers out: here each statement that changes the
-// schema is committed by itself. What is stored while it looks is seen by the
-// next look only.
+// guardUndelivered keeps nobody out; see wayDown.
 func guardUndelivered(ctx context.Context, tx *sql.Tx) error {
 	if err := nobodyLeads(ctx, tx); err != nil {
 		return err

@@ -17,8 +17,8 @@ import (
 // mortal is the store of a relay whose process loses the database for ever: it
 // neither writes nor resigns.
 type mortal struct {
-	relay.Store
-	dead atomic.Bool
+	*mysql.Log
+	dead *atomic.Bool
 }
 
 var errDead = errors.New("the process has died")
@@ -27,42 +27,42 @@ func (m *mortal) Lead(ctx context.Context, owner string, lane int, ttl time.Dura
 	if m.dead.Load() {
 		return relay.Lease{}, errDead
 	}
-	return m.Store.Lead(ctx, owner, lane, ttl)
+	return m.Log.Lead(ctx, owner, lane, ttl)
 }
 
 func (m *mortal) Load(ctx context.Context, l relay.Lease) (relay.State, error) {
 	if m.dead.Load() {
 		return relay.State{}, errDead
 	}
-	return m.Store.Load(ctx, l)
+	return m.Log.Load(ctx, l)
 }
 
 func (m *mortal) Poll(ctx context.Context, q relay.PollQuery) (relay.Page, error) {
 	if m.dead.Load() {
 		return relay.Page{}, errDead
 	}
-	return m.Store.Poll(ctx, q)
+	return m.Log.Poll(ctx, q)
 }
 
 func (m *mortal) Commit(ctx context.Context, l relay.Lease, f relay.Flush) error {
 	if m.dead.Load() {
 		return errDead
 	}
-	return m.Store.Commit(ctx, l, f)
+	return m.Log.Commit(ctx, l, f)
 }
 
 func (m *mortal) Resign(ctx context.Context, l relay.Lease) error {
 	if m.dead.Load() {
 		return errDead
 	}
-	return m.Store.Resign(ctx, l)
+	return m.Log.Resign(ctx, l)
 }
 
 func TestAStandbyGoesOnInOrderWhereADeadLeaderStopped(t *testing.T) {
 	t.Parallel()
 	at := mysql.DatabaseForTest(t)
 	s, other := mysql.OpenForTest(t, at, mysql.Config{MaxConns: 24}), mysql.OpenForTest(t, at, mysql.Config{})
-	relays := map[string]*mortal{"relay-0": {Store: s.Log()}, "relay-1": {Store: other.Log()}}
+	relays := map[string]*mortal{"relay-0": {s.Log(), &atomic.Bool{}}, "relay-1": {other.Log(), &atomic.Bool{}}}
 	standing := func() (leader string, newest int64) {
 		err := s.Reader().QueryRowContext(t.Context(), "SELECT l.owner, (SELECT coalesce(max(epoch), 0) FROM t_outbox_checkpoint) FROM t_outbox_lease l").Scan(&leader, &newest)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
