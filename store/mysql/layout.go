@@ -1,11 +1,10 @@
 package mysql
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"io"
 	"io/fs"
+
+	"github.com/settlemq/settle/store/migrate"
 )
 
 // exactly stands in the migrations for the collation that compares byte by
@@ -18,10 +17,10 @@ const exactly = "settle_exact"
 func (s server) layout(adopted bool) (fs.FS, error) {
 	own, err := fs.Sub(migrations, "migrations")
 	if err != nil || !adopted {
-		return spelled{own, s.exact}, err
+		return migrate.Respelled(own, exactly, s.exact), err
 	}
 	over, err := fs.Sub(migrations, "migrations/adopted")
-	return spelled{overlay{own, over}, s.exact}, err
+	return migrate.Respelled(migrate.Overlay(own, over), exactly, s.exact), err
 }
 
 // layoutOf returns the migrations of the layout that a database has.
@@ -32,40 +31,3 @@ func (s server) layoutOf(ctx context.Context, db querier) (fs.FS, error) {
 	}
 	return s.layout(adopted)
 }
-
-// overlay is base, with the files of over in the place of those of the same name.
-type overlay struct{ base, over fs.FS }
-
-func (o overlay) Open(name string) (fs.File, error) {
-	if name != "." {
-		if f, err := o.over.Open(name); !errors.Is(err, fs.ErrNotExist) {
-			return f, err
-		}
-	}
-	return o.base.Open(name)
-}
-
-// spelled are files in which exactly is replaced.
-type spelled struct {
-	fs.FS
-	exact string
-}
-
-func (s spelled) Open(name string) (fs.File, error) {
-	f, err := s.FS.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	if info, err := f.Stat(); err != nil || info.IsDir() {
-		return f, err
-	}
-	b, err := io.ReadAll(f)
-	return &spelledFile{f, bytes.NewReader(bytes.ReplaceAll(b, []byte(exactly), []byte(s.exact)))}, err
-}
-
-type spelledFile struct {
-	fs.File
-	text *bytes.Reader
-}
-
-func (f *spelledFile) Read(b []byte) (int, error) { return f.text.Read(b) }

@@ -4,8 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"embed"
-	"errors"
 	"io/fs"
+
+	"github.com/settlemq/settle/store/migrate"
 )
 
 //go:embed migrations/adopted/*.sql
@@ -20,19 +21,7 @@ func layout(adopted bool) (fs.FS, error) {
 		return own, err
 	}
 	over, err := fs.Sub(adoptedMigrations, "migrations/adopted")
-	return overlay{own, over}, err
-}
-
-// overlay is base, with the files of over in the place of those of the same name.
-type overlay struct{ base, over fs.FS }
-
-func (o overlay) Open(name string) (fs.File, error) {
-	if name != "." {
-		if f, err := o.over.Open(name); !errors.Is(err, fs.ErrNotExist) {
-			return f, err
-		}
-	}
-	return o.base.Open(name)
+	return migrate.Overlay(own, over), err
 }
 
 // readsAdopted tells the layout of a schema: the table is made before all else.
