@@ -20,6 +20,12 @@ func TestDoctorNamesTheRightsOnAnAdoptedTableThatARelayLacks(t *testing.T) {
 	own := schemaOf(t, c.at)
 	c.exec("GRANT USAGE ON SCHEMA " + own + " TO " + role + "; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA " + own + " TO " + role)
 	c.at = as(t, c.at, role)
+	c.exec("REVOKE SELECT ON " + own + ".settle_adoption FROM " + role)
+	f := c.findings()["privileges"]
+	if f.Verdict != doctor.Bad || !strings.Contains(f.Fix, "GRANT SELECT ON settle_adoption TO "+role) {
+		t.Fatalf("of what was decided: %+v", f)
+	}
+	c.exec("GRANT SELECT ON " + own + ".settle_adoption TO " + role)
 	if f := c.findings()["adoption"]; f.Verdict != doctor.Bad || !strings.Contains(f.Found, "can't be looked at") {
 		t.Errorf("of a schema that may not be entered: %+v", f)
 	}
