@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,8 +23,13 @@ import (
 // the PATH.
 
 // A document that begins with git clone is followed in a copy of the checkout.
-// One that names the database below gets an empty one on the tests' server.
-const shownDatabase = "postgres://orders:secret@127.0.0.1:5432/orders"
+// One that names a database below gets an empty one on the tests' server; on
+// MySQL one that is not there yet.
+const (
+	shownDatabase = "postgres://orders:secret@127.0.0.1:5432/orders"
+	shownMySQL    = "mysql://orders:secret@127.0.0.1:3306/orders"
+	shownClient   = "--host=127.0.0.1 --port=3306 --user=orders --password=secret orders"
+)
 
 // skipped reports whether a command can't be run: it runs the tests, or
 // fetches what is here.
@@ -87,7 +93,7 @@ func follow(t *testing.T, bin string, blocks []shown) {
 	}
 	addr := listener.Addr().String()
 	_ = listener.Close()
-	database := databaseFor(t, blocks)
+	databases := databasesFor(t, blocks)
 	var script strings.Builder
 	script.WriteString("set -u\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n")
 	for i, b := range blocks {
@@ -96,7 +102,7 @@ func follow(t *testing.T, bin string, blocks []shown) {
 		}
 		command := strings.ReplaceAll(b.command, "go run ./cmd/settle", "settle")
 		command = strings.ReplaceAll(command, "127.0.0.1:8080", addr)
-		command = strings.ReplaceAll(command, shownDatabase, database)
+		command = databases.Replace(command)
 		command = strings.ReplaceAll(command, "port: 4222", "port: "+strconv.Itoa(freePort(t)))
 		_, _ = fmt.Fprintf(&script, "echo '<<%d>>'\n%s\necho \"<<$?>>\"\n", i, command)
 	}
@@ -132,16 +138,40 @@ func follow(t *testing.T, bin string, blocks []shown) {
 	}
 }
 
-// databaseFor makes the database that a document works on, if it does.
-func databaseFor(t *testing.T, blocks []shown) string {
+// databasesFor makes the databases that a document works on, and puts them in
+// the place of those that it shows.
+func databasesFor(t *testing.T, blocks []shown) *strings.Replacer {
 	t.Helper()
-	if !slices.ContainsFunc(blocks, func(b shown) bool { return strings.Contains(b.command, shownDatabase) }) {
-		return ""
+	names := func(what string) bool {
+		return slices.ContainsFunc(blocks, func(b shown) bool { return strings.Contains(b.command, what) })
 	}
-	if _, err := exec.LookPath("psql"); err != nil && os.Getenv("CI") == "" {
-		t.Skip("SKIPPED: the document shows psql, and it is not installed")
+	var pairs []string
+	if names(shownDatabase) {
+		needs(t, "psql")
+		pairs = append(pairs, shownDatabase, freshDatabase(t))
 	}
-	return freshDatabase(t)
+	if names(shownMySQL) {
+		at := mysqlDatabase(t)
+		u, err := url.Parse(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		password, _ := u.User.Password()
+		pairs = append(pairs, shownMySQL, at, shownClient, fmt.Sprintf("--host=%s --port=%s --user=%s --password=%s %s",
+			u.Hostname(), u.Port(), u.User.Username(), password, strings.Trim(u.Path, "/")))
+	}
+	if names(shownClient) {
+		needs(t, "mariadb")
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// needs skips a document that shows a program which is not here.
+func needs(t *testing.T, program string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil && os.Getenv("CI") == "" {
+		t.Skipf("SKIPPED: the document shows %s, and it is not installed", program)
+	}
 }
 
 // cloneCheckout copies what git has of the checkout, or would take.
