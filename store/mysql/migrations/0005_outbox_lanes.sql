@@ -46,21 +46,19 @@ DEALLOCATE PREPARE settle_ddl;
 CREATE OR REPLACE VIEW v_outbox_lane AS
 SELECT lane, lane_index, lanes FROM t_outbox_lane WHERE generation = (SELECT max(generation) FROM t_outbox_division WHERE begun_at IS NOT NULL);
 
--- The cursors of each lane's newest checkpoint.
+-- The cursors of each lane's newest checkpoint. It is read in place: as a
+-- column of a derived table its text would go through a table on the disk.
 CREATE OR REPLACE VIEW v_outbox_lane_reader AS
-SELECT newest.lane_index, newest.lanes, r.destination, r.`cursor`
-FROM (SELECT l.lane_index, l.lanes, (SELECT c.readers FROM t_outbox_checkpoint c WHERE c.lane = l.lane ORDER BY c.epoch DESC, c.number DESC LIMIT 1) AS readers
-  FROM v_outbox_lane l ORDER BY l.lane LIMIT 64) newest,
-  JSON_TABLE(newest.readers, '$[*]' COLUMNS (destination VARCHAR(191) CHARACTER SET utf8mb4 COLLATE settle_exact PATH '$.destination' DEFAULT '' ON EMPTY, `cursor` BIGINT PATH '$.cursor')) r;
+SELECT l.lane_index, l.lanes, r.destination, r.`cursor`
+FROM v_outbox_lane l JOIN t_outbox_checkpoint c ON c.seq = (SELECT n.seq FROM t_outbox_checkpoint n WHERE n.lane = l.lane ORDER BY n.epoch DESC, n.number DESC LIMIT 1),
+  JSON_TABLE(c.readers, '$[*]' COLUMNS (destination VARCHAR(191) CHARACTER SET utf8mb4 COLLATE settle_exact PATH '$.destination' DEFAULT '' ON EMPTY, `cursor` BIGINT PATH '$.cursor')) r;
 
 -- What a lane has come to and not done yet.
 CREATE OR REPLACE VIEW v_outbox_lane_open AS
-SELECT o.lane_index, o.destination, o.first_id, o.last_id FROM
-(SELECT newest.lane_index, j.destination, j.first_id, j.last_id
-FROM (SELECT l.lane_index, l.lanes, (SELECT c.readers FROM t_outbox_checkpoint c WHERE c.lane = l.lane ORDER BY c.epoch DESC, c.number DESC LIMIT 1) AS readers
-  FROM v_outbox_lane l ORDER BY l.lane LIMIT 64) newest,
-  JSON_TABLE(newest.readers, '$[*]' COLUMNS (destination VARCHAR(191) CHARACTER SET utf8mb4 COLLATE settle_exact PATH '$.destination' DEFAULT '' ON EMPTY,
-    NESTED PATH '$.open[*]' COLUMNS (first_id BIGINT PATH '$[0]', last_id BIGINT PATH '$[1]'))) j) o
+SELECT l.lane_index, o.destination, o.first_id, o.last_id
+FROM v_outbox_lane l JOIN t_outbox_checkpoint c ON c.seq = (SELECT n.seq FROM t_outbox_checkpoint n WHERE n.lane = l.lane ORDER BY n.epoch DESC, n.number DESC LIMIT 1),
+  JSON_TABLE(c.readers, '$[*]' COLUMNS (destination VARCHAR(191) CHARACTER SET utf8mb4 COLLATE settle_exact PATH '$.destination' DEFAULT '' ON EMPTY,
+    NESTED PATH '$.open[*]' COLUMNS (first_id BIGINT PATH '$[0]', last_id BIGINT PATH '$[1]'))) o
 WHERE o.first_id IS NOT NULL;
 
 -- How far all lanes have come, for those who ask for less than SENT: by
