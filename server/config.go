@@ -37,7 +37,7 @@ type EmbeddedConfig struct {
 
 // SourceConfig is one database with an outbox, and the broker of its events.
 type SourceConfig struct {
-	DB      string   `yaml:"db" doc:"URL of the database; ${NAME} in it stands for an environment variable, ${file:/path} for the text of a file" default:""`
+	DB      string   `yaml:"db" doc:"URL of the database: sqlite:///path, postgres://user:password@host:port/name?search_path=schema or mysql://user:password@host:port/name; ${NAME} in it stands for an environment variable, ${file:/path} for the text of a file" default:""`
 	Broker  string   `yaml:"broker" doc:"URL of the broker, with placeholders like db's, or embedded" default:"embedded"`
 	Topics  []string `yaml:"topics" doc:"topics that are made at start; any other is made when it is first used" default:"[]"`
 	Migrate bool     `yaml:"migrate" doc:"whether to make the tables and bring them up to date; else settle migrate does, and until then nothing is relayed" default:"false"`
@@ -72,7 +72,7 @@ type RelayConfig struct {
 	RetainEvery    time.Duration      `yaml:"retain_every" doc:"pause between deletions of what is older than keep_for" default:"10s"`
 	SweepEvery     time.Duration      `yaml:"sweep_every" doc:"pause between searches for rows whose transaction committed late" default:"30s"`
 	HoleAge        time.Duration      `yaml:"hole_age" doc:"how old a missing id must be, beside the evidence that no transaction owns it, to be looked for by the sweep alone" default:"2s"`
-	HoleGrace      time.Duration      `yaml:"hole_grace" doc:"takes the place of that evidence where the database does not tell" default:"1m0s"`
+	HoleGrace      time.Duration      `yaml:"hole_grace" doc:"takes the place of that evidence where the database does not tell: on MySQL and MariaDB without the right PROCESS" default:"1m0s"`
 	Pass           bool               `yaml:"pass" doc:"whether events go on behind a dead one of their key; else they wait for a person" default:"false"`
 	Retry          RetryConfig        `yaml:"retry" doc:"when an event that the broker refused is tried again"`
 }

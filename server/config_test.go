@@ -103,14 +103,18 @@ func TestTheExampleIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Only root could make the secret where the example has it.
-	secret := write(t, "nats-token", "y\n")
-	text := strings.ReplaceAll(string(b), "/run/secrets/nats-token", secret)
+	t.Setenv("PAYMENT_DB_PASSWORD", "z/@")
+	// Only root could make the secrets where the example has them.
+	text := string(b)
+	for _, name := range []string{"nats-token", "audit-db"} {
+		text = strings.ReplaceAll(text, "/run/secrets/"+name, write(t, name, "y\n"))
+	}
 	cfg, err := server.ReadConfig(write(t, "settle.yml", text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(cfg.Sources) != 3 || cfg.Sources["payment"].Relay.KeepFor != 168*time.Hour || cfg.Sources["audit"].Broker != "nats://y@nats.internal:4222" {
+	if len(cfg.Sources) != 3 || cfg.Sources["payment"].Relay.KeepFor != 168*time.Hour || cfg.Sources["audit"].Broker != "nats://y@nats.internal:4222" ||
+		cfg.Sources["payment"].DB != "postgres://payment:z%2F%40@db.internal:5432/shop?search_path=payment" || cfg.Sources["audit"].DB != "mysql://audit:y@db2.internal:3306/audit" {
 		t.Errorf("the example says %+v", cfg)
 	}
 }
