@@ -2,20 +2,18 @@ package cli_test
 
 import (
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/settlemq/settle/internal/pgserver"
+	"github.com/settlemq/settle/internal/services"
 	"github.com/settlemq/settle/server"
 )
 
@@ -66,76 +64,25 @@ func (l *relayed) inserted() int {
 	return len(l.acked)
 }
 
-// slowLink passes bytes on, later when it is told so.
-type slowLink struct {
-	net.Listener
-	to    string
-	delay atomic.Int64
-	group sync.WaitGroup
-}
-
-func newSlowLink(t *testing.T, to string) *slowLink {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &slowLink{Listener: l, to: to}
-	s.group.Go(s.accept)
-	t.Cleanup(func() {
-		_ = l.Close()
-		s.group.Wait()
-	})
-	return s
-}
-
-func (s *slowLink) accept() {
-	for {
-		client, err := s.Accept()
-		if err != nil {
-			return
-		}
-		there, err := net.Dial("tcp", s.to)
-		if err != nil {
-			_ = client.Close()
-			continue
-		}
-		s.group.Go(func() { s.pass(there, client) })
-		s.group.Go(func() { s.pass(client, there) })
-	}
-}
-
-func (s *slowLink) pass(to, from net.Conn) {
-	defer func() { _, _ = to.Close(), from.Close() }()
-	b := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(b)
-		time.Sleep(time.Duration(s.delay.Load()))
-		if _, failed := to.Write(b[:n]); failed != nil || err != nil {
-			return
-		}
-	}
-}
-
 func TestASlowNetworkToTheServerPilesUpNoConnections(t *testing.T) {
 	onlyLong(t)
 	t.Parallel()
 	own := pgserver.Own(t)
-	link := newSlowLink(t, own.Host())
+	link := services.NewLink(t, own.Host())
 	u, err := url.Parse(own.URL("slow"))
 	if err != nil {
 		t.Fatal("the server's URL can't be read")
 	}
-	u.Host = link.Addr().String()
+	u.Host = link.Addr()
 	l := relayOf(t, u.String(), 2)
 	l.under(4, func() {
 		l.sent(100)
-		link.delay.Store(int64(time.Second))
+		link.Delay(time.Second)
 		for until := time.Now().Add(15 * time.Second); time.Now().Before(until); time.Sleep(time.Second) {
 			// Two programs, four writers, and this question.
 			own.Await("SELECT count(*) <= 2 * 40 + 4 + 1 FROM pg_stat_activity WHERE backend_type = 'client backend'")
 		}
-		link.delay.Store(0)
+		link.Delay(0)
 		l.sent(100)
 	})
 	l.settled().want(t, false, 4*inFlight)

@@ -1,6 +1,12 @@
 # MariaDB, Debian's; root installs it when there is none. Durable as in production (each commit and its binary log
 # reach the disk), with a binary log of rows that a replica can read.
 port=${SETTLE_MARIADB_PORT:-5621}
+server_id=1
+
+# settings prints lines of the server's file, first_words SQL that a new server begins with.
+settings() { :; }
+first_words() { :; }
+new_password() { od -An -N16 -tx1 /dev/urandom | tr -d ' \n'; }
 
 # The server does not run as root.
 as_user() { if [ "$(id -u)" = 0 ]; then echo --user=mysql; fi; }
@@ -36,13 +42,13 @@ service_up() {
 make_data() {
   rm -rf "$dir"
   mkdir -p "$dir/data"
-  (umask 077; od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >"$dir/password.new")
+  (umask 077; new_password >"$dir/password.new")
   cat >"$dir/my.cnf" <<CONF
 [mariadbd]
 datadir = $dir/data
 socket = $dir/socket
 pid-file = $dir/pid
-log-error = $dir/log
+log-error = $dir/log.err
 bind-address = 127.0.0.1
 port = $port
 skip-name-resolve
@@ -55,19 +61,22 @@ sync_binlog = 1
 log-bin = $dir/data/bin
 binlog_format = ROW
 expire_logs_days = 1
-server-id = 1
+server-id = $server_id
 max_connections = 300
 max_allowed_packet = 64M
+$(settings)
 CONF
   cat >"$dir/init.sql" <<SQL
+SET sql_log_bin = 0;
 CREATE USER IF NOT EXISTS settle@'127.0.0.1' IDENTIFIED BY '$(cat "$dir/password.new")';
 GRANT ALL ON *.* TO settle@'127.0.0.1' WITH GRANT OPTION;
 CREATE DATABASE IF NOT EXISTS settle;
+$(first_words)
 SQL
   chmod 600 "$dir/init.sql"
   if [ "$(id -u)" = 0 ]; then chown -R mysql "$dir"; fi
   mariadb-install-db --defaults-file="$dir/my.cnf" $(as_user) --auth-root-authentication-method=normal --skip-test-db >"$dir/init.log" 2>&1 ||
-    { cat "$dir/init.log" >&2; exit 3; }
+    { tail -n 20 "$dir/log.err" "$dir/init.log" >&2; exit 3; }
   begin --init-file="$dir/init.sql"
   service_stop
   rm "$dir/init.sql"
@@ -83,7 +92,7 @@ begin() {
     if [ -z "$(jobs -r)" ]; then break; fi
     sleep 0.05
   done
-  tail -n 10 "$dir/log" >&2
+  tail -n 10 "$dir/log.err" >&2
   exit 3
 }
 
@@ -102,7 +111,7 @@ service_stop() {
 }
 
 service_url() { echo "mysql://settle:$(cat "$dir/password")@127.0.0.1:$port/settle"; }
-service_log() { echo "$dir/log"; }
+service_log() { echo "$dir/log.err"; }
 
 service_pids() {
   local pid

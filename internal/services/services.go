@@ -1,0 +1,142 @@
+// Package services gives a test servers of its own, which it may stop and
+// kill. scripts/services starts them.
+package services
+
+import (
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Service is one that runs until the test ends.
+type Service struct {
+	t    testing.TB
+	env  []string
+	dir  string
+	name string
+	url  *url.URL
+}
+
+// Wanted skips a test where the tests' server is not known, loudly, and fails it
+// in CI: variable is the one that has its URL, and name what prints that.
+func Wanted(t testing.TB, variable, name string) {
+	t.Helper()
+	if os.Getenv(variable) != "" {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatalf("%s is not set: export it with the URL that `scripts/services up %s` prints", variable, name)
+	}
+	t.Skipf("SKIPPED, NOTHING OF THIS IS PROVED: %s is not set; `scripts/services up %s` prints its value", variable, name)
+}
+
+// Up starts services, and what each of them needs, which are named before it.
+// Those of beside may be started later.
+func Up(t testing.TB, names []string, beside ...string) (all []*Service) {
+	t.Helper()
+	dir := t.TempDir()
+	// The server runs as another user where the test is run by root.
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	env := append(os.Environ(), "SETTLE_SERVICES_DIR="+dir)
+	for _, name := range append(beside, names...) {
+		env = append(env, "SETTLE_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))+"_PORT="+freePort(t))
+	}
+	last := &Service{t: t, env: env, name: names[len(names)-1], dir: dir}
+	t.Cleanup(func() { last.run("down") })
+	for line := range strings.Lines(last.run("up", last.name)) {
+		name, at, _ := strings.Cut(strings.TrimSpace(line), " ")
+		all = append(all, &Service{t: t, env: env, dir: dir, name: name, url: parse(t, at)})
+	}
+	if len(all) != len(names) {
+		t.Fatalf("scripts/services up %s prints %d lines, want %d", last.name, len(all), len(names))
+	}
+	return all
+}
+
+func parse(t testing.TB, at string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal("what scripts/services up prints can't be read")
+	}
+	return u
+}
+
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+func (s *Service) run(args ...string) string {
+	s.t.Helper()
+	cmd := exec.Command(script(s.t), args...)
+	cmd.Env = s.env
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		s.t.Errorf("scripts/services %v: %v\n%s", args, err, said.String())
+	}
+	return string(out)
+}
+
+// script finds the checkout's script from any package's folder.
+func script(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		path := filepath.Join(dir, "scripts", "services")
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	t.Fatal("there is no scripts/services above the test's folder")
+	return ""
+}
+
+// At is how the server is reached; it may be changed.
+func (s *Service) At() *url.URL {
+	u := *s.url
+	return &u
+}
+
+// Host returns host:port.
+func (s *Service) Host() string { return s.url.Host }
+
+// Dir is where the service keeps what it has.
+func (s *Service) Dir() string { return filepath.Join(s.dir, s.name) }
+
+// Kill ends the server at once, as a power cut does.
+func (s *Service) Kill() { s.t.Helper(); s.run("kill", s.name) }
+
+// Start brings it back with its data, and returns when it answers.
+func (s *Service) Start() { s.t.Helper(); s.run("start", s.name) }
+
+// Pause stops it from running and answering until Resume.
+func (s *Service) Pause() { s.t.Helper(); s.run("pause", s.name) }
+
+// Resume lets it go on.
+func (s *Service) Resume() { s.t.Helper(); s.run("resume", s.name) }
+
+// Beside starts another service that works with this server, and returns its
+// URL.
+func (s *Service) Beside(name string) *url.URL {
+	s.t.Helper()
+	_, at, _ := strings.Cut(strings.TrimSpace(s.run("up", name)), " ")
+	return parse(s.t, at)
+}
