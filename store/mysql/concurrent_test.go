@@ -19,7 +19,11 @@ func dialect() concurrent.Dialect {
 // processes are stores on one database, as several processes have them.
 func processes(t *testing.T, n int, setup ...string) []*mysql.Store {
 	t.Helper()
-	at := mysql.DatabaseForTest(t)
+	return processesAt(t, mysql.DatabaseForTest(t), n, setup...)
+}
+
+func processesAt(t *testing.T, at string, n int, setup ...string) []*mysql.Store {
+	t.Helper()
 	stores := make([]*mysql.Store, n)
 	for i := range stores {
 		stores[i] = mysql.OpenForTest(t, at, mysql.Config{MaxConns: 8})

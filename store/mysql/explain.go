@@ -43,6 +43,16 @@ func explain(err error) error {
 		return fmt.Errorf("a table or column of Settle is missing or was changed: %w", err)
 	case codeTooMany:
 		return fmt.Errorf("the server has no connection left (max_connections): %w", err)
+	case codeUserTooMany, codeUserLimit:
+		return fmt.Errorf("the user has used up what he may (ALTER USER … WITH MAX_USER_CONNECTIONS 0 takes that limit away): %w", err)
+	case codeHostBlocked:
+		return fmt.Errorf("the server lets nobody in from this machine, after too many connections that came to nothing; FLUSH HOSTS mends it: %w", err)
+	case codeReadOnlyMode:
+		return fmt.Errorf("the server can't be written to; give the URL of the primary: %w", err)
+	case codeNotReady:
+		return fmt.Errorf("this node is not in sync with its cluster; it is waited for: %w", err)
+	case codeShutdown:
+		return fmt.Errorf("the server is shutting down: %w", err)
 	case codeDiskFull:
 		return fmt.Errorf("the server's disk is full: %w", err)
 	}

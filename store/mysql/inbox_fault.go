@@ -39,7 +39,9 @@ const (
 	codeNotFree     = 3572 // NOWAIT
 	codeChanged     = 1020 // by another transaction since it was read
 	codeInterrupted = 1317 // KILL QUERY
-	codeGroupRefuse = 3101 // a certification of group replication
+	codeGroupRefuse = 3101 // a certification of group replication; Galera's is a deadlock
+	codeRedefined   = 1412 // a table was changed since the transaction began
+	codeReprepare   = 1615 // or since the statement was prepared
 	codeNoSavepoint = 1305
 )
 
@@ -53,6 +55,25 @@ const (
 	codeNetReadOut = 1159
 	codeNetWrite   = 1160
 	codeNetWrtOut  = 1161
+	codeNewAbort   = 1184
+	codeWasKilled  = 3169
+)
+
+// Numbers with which a client, or what stands between it and the server, speaks
+// of a server that does not answer.
+const (
+	codeNoSocket  = 2002
+	codeNoHost    = 2003
+	codeGoneAway  = 2006
+	codeLostQuery = 2013
+	codeLost      = 2055
+)
+
+// Numbers of errors of a commit of which the cluster that was asked may know
+// more than the node that answers.
+const (
+	codeCommit    = 1180
+	codeGroupHook = 3100
 )
 
 // Numbers of errors of a server that can't.
@@ -70,6 +91,11 @@ const (
 	codeOutOfMemory  = 1041
 	codeNotReady     = 1047 // a node that is not of the cluster
 	codeTempFull     = 1878
+	codeHostBlocked  = 1129 // after too many connections that came to nothing
+	codeNoThread     = 1135
+	codeTooManyTrx   = 1637
+	codeUnavailable  = 3168
+	codeNoBackend    = 9001 // of a proxy that has no server for it
 )
 
 // commitError is what a commit returned. Unless the server has answered it is
@@ -102,15 +128,17 @@ func faultOf(err error) fault {
 
 func faultOfCode(code uint16, committing bool) fault {
 	switch code {
-	case codeDeadlock, codeLockTimeout, codeNotFree, codeChanged, codeGroupRefuse:
+	case codeDeadlock, codeLockTimeout, codeNotFree, codeChanged, codeGroupRefuse, codeRedefined, codeReprepare:
 		return faultConflict
-	case codeInterrupted, codeShutdown, codeKilled, codeIdleClosed, codeAborting, codeNetRead, codeNetReadOut, codeNetWrite, codeNetWrtOut:
+	case codeInterrupted, codeShutdown, codeKilled, codeWasKilled, codeIdleClosed, codeAborting, codeNewAbort, codeNetRead, codeNetReadOut, codeNetWrite,
+		codeNetWrtOut, codeNoSocket, codeNoHost, codeGoneAway, codeLostQuery, codeLost, codeCommit, codeGroupHook:
 		if committing {
 			return faultUnknown
 		}
 		return faultLost
 	case codeTooMany, codeUserTooMany, codeUserLimit, codeReadOnly, codeReadOnlyMode, codeReadOnlyTx, codeDiskFull, codeTableFull, codeWriteFile,
-		codeWriteErrno, codeStorage, codeLocksFull, codeNoMemory, codeOutOfMemory, codeNotReady, codeTempFull:
+		codeWriteErrno, codeStorage, codeLocksFull, codeNoMemory, codeOutOfMemory, codeNotReady, codeTempFull, codeHostBlocked, codeNoThread,
+		codeTooManyTrx, codeUnavailable, codeNoBackend:
 		return faultServer
 	}
 	return faultOther

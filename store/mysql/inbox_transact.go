@@ -59,7 +59,10 @@ func (in *Inbox) transact(ctx context.Context, w *settle.Work, how manner, handl
 		o.err = fmt.Errorf("begin transaction: %w", err)
 		return o
 	}
-	defer func() { _ = conn.Close() }()
+	defer func() {
+		_ = conn.Close()
+		in.s.left(o.err)
+	}()
 	db, cancel := in.s.ours(ctx)
 	defer cancel()
 	// The transaction outlives db: handlers have their own time. Its context
@@ -74,7 +77,6 @@ func (in *Inbox) transact(ctx context.Context, w *settle.Work, how manner, handl
 	defer func() { _ = a.tx.Rollback() }()
 	a.work(ctx, db, handle, &o)
 	if o.err != nil || o.failed >= 0 || o.results == nil {
-		in.s.left(o.err)
 		return o
 	}
 	in.s.cfg.Crash("consume.before_commit")

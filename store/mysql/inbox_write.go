@@ -17,11 +17,11 @@ func (s *Store) write(ctx context.Context, pool *sql.DB, f func(tx *sql.Tx) erro
 	return explain(err)
 }
 
-// left lets go of all connections when the server that they lead to can't be
-// written to any more: the name in the URL may lead to another one by now.
-// Those in use end with their transactions.
+// left lets go of all connections that are not in use when the server that they
+// lead to can't be written to any more: the name in the URL may lead to another
+// one by now. Whoever uses one gives it back first and calls left then.
 func (s *Store) left(err error) {
-	if !hasCode(err, codeReadOnly) && !hasCode(err, codeReadOnlyMode) && !hasCode(err, codeReadOnlyTx) {
+	if !hasCode(err, codeReadOnly) && !hasCode(err, codeReadOnlyMode) && !hasCode(err, codeReadOnlyTx) && !hasCode(err, codeNotReady) {
 		return
 	}
 	for db, idle := range map[*sql.DB]int{s.own: ownConns, s.db: s.cfg.MaxConns, s.reader: s.cfg.MaxConns, s.consume: s.cfg.MaxConns} {

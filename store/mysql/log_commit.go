@@ -17,6 +17,7 @@ import (
 // last statement that is.
 func (l *Log) Commit(ctx context.Context, lease relay.Lease, f relay.Flush) error {
 	if err := l.commit(ctx, lease, &f); err != nil {
+		l.s.left(err)
 		return fmt.Errorf("commit checkpoint %d: %w", f.Checkpoint.Number, explain(err))
 	}
 	l.mu.Lock()

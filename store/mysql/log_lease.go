@@ -26,6 +26,7 @@ func (l *Log) Lead(ctx context.Context, owner string, lane int, ttl time.Duratio
 	}
 	lease, err := l.lead(ctx, relay.Lease{Owner: owner, Lane: lane, Expires: l.s.now().Add(ttl)}, ttl)
 	if err != nil {
+		l.s.left(err)
 		return relay.Lease{}, fmt.Errorf("lead lane %d: %w", lane, explain(err))
 	}
 	return lease, nil
