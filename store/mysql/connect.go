@@ -54,7 +54,7 @@ func (s *Store) open(ctx context.Context, url string) error {
 		{&s.reader, s.cfg.MaxConns, false, true},
 	} {
 		// A connection that the server would end is not used again.
-		idle := time.Minute
+		idle := min(time.Minute, s.server.idle/2)
 		if p.own {
 			idle = s.cfg.IdleTimeout / 2
 		}

@@ -22,13 +22,6 @@ const (
 	takeBack = `DELETE FROM t_outbox_event WHERE event_id = ?`
 )
 
-// A statement inserts at most so many events, and so many bytes of payload: it
-// must fit into the smallest max_allowed_packet that is usual.
-const (
-	appendRows  = 64
-	appendBytes = 2 << 20
-)
-
 // Append implements settle.Outbox. tx may be any transaction on the database,
 // also one of a pool or a driver that is not the store's. On an error of an
 // event nothing of this call is stored, and the transaction can go on or be
@@ -43,9 +36,12 @@ func (s *Store) Append(ctx context.Context, tx *sql.Tx, events ...*settle.Event)
 			return err
 		}
 	}
+	sizes, err := s.chunks(events)
+	if err != nil {
+		return err
+	}
 	stored := 0
-	for stored < len(events) {
-		n := appendChunk(events[stored:])
+	for _, n := range sizes {
 		if err := insert(ctx, tx, events[stored:stored+n]); err != nil {
 			if !errors.Is(err, settle.ErrDuplicateEvent) {
 				return err
@@ -61,18 +57,6 @@ func (s *Store) Append(ctx context.Context, tx *sql.Tx, events ...*settle.Event)
 		stored += n
 	}
 	return nil
-}
-
-// appendChunk is how many of the events go into one statement.
-func appendChunk(events []*settle.Event) int {
-	bytes := 0
-	for i, e := range events {
-		bytes += len(e.Payload)
-		if i > 0 && (i >= appendRows || bytes > appendBytes) {
-			return i
-		}
-	}
-	return len(events)
 }
 
 // insert stores events by one statement, which stores all or none.

@@ -76,9 +76,13 @@ type server struct {
 	mariadb bool
 	// exact is the collation that compares byte by byte.
 	exact string
+	// packet is how many bytes a statement may have.
+	packet int
+	// idle is after how long without a word the server ends a connection.
+	idle time.Duration
 }
 
-const whoAreYou = `SELECT VERSION(), @@global.read_only`
+const whoAreYou = `SELECT VERSION(), @@global.read_only, @@global.max_allowed_packet, @@global.wait_timeout`
 
 // Versions with everything that is used here.
 const (
@@ -90,9 +94,11 @@ const (
 func look(ctx context.Context, db *sql.DB) (server, error) {
 	var s server
 	var readOnly bool
-	if err := db.QueryRowContext(ctx, whoAreYou).Scan(&s.version, &readOnly); err != nil {
+	var idle int64
+	if err := db.QueryRowContext(ctx, whoAreYou).Scan(&s.version, &readOnly, &s.packet, &idle); err != nil {
 		return s, err
 	}
+	s.idle = time.Duration(idle) * time.Second
 	s.mariadb = strings.Contains(s.version, "MariaDB")
 	kind, oldest := "MySQL", oldestMySQL
 	s.exact = "utf8mb4_0900_bin"
