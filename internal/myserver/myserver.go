@@ -5,7 +5,10 @@ package myserver
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +49,21 @@ func (s *Server) Database(name string) string {
 	u := s.At()
 	u.User, u.Path = url.UserPassword("app", "app"), "/"+name
 	return u.String()
+}
+
+// Set adds lines to the server's file, and starts it anew.
+func (s *Server) Set(lines ...string) {
+	s.t.Helper()
+	file, err := os.OpenFile(filepath.Join(s.Dir(), "my.cnf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = file.WriteString(strings.Join(lines, "\n") + "\n")
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.Kill()
+	s.Start()
 }
 
 // Open returns a connection of who may do all. It is closed when the test ends.

@@ -164,7 +164,7 @@ func settingNames() []string {
 		"tx_isolation", "transaction_isolation", "max_allowed_packet", "wait_timeout", "group_concat_max_len", "time_zone", "system_time_zone",
 		"read_only", "super_read_only", "innodb_read_only", "innodb_autoinc_lock_mode", "auto_increment_increment", "max_connections", "max_user_connections",
 		"wsrep_on", "group_replication_group_name", "group_replication_single_primary_mode",
-		"rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled",
+		"rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled", "performance_schema",
 	}
 }
 

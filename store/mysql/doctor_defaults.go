@@ -15,7 +15,7 @@ func (x *examination) sessionDefaults() []check {
 		{"sql_mode", "where the server cuts what doesn't fit, instead of refusing it, two keys become one and a payload ends in the middle", x.sqlMode},
 		{"isolation", "Settle's own sessions are READ COMMITTED; what the others are decides what they lock and see", x.isolation},
 		{"max_allowed_packet", "an event that doesn't fit into a packet is refused, with the fact of its transaction", x.maxPacket},
-		{"wait_timeout", "the server ends connections that a pool still holds for good, or holds the locks of a process that was stopped", x.waitTimeout},
+		{"wait_timeout", "the server ends connections that a pool still holds for good: the next who gets one from it gets an error", x.waitTimeout},
 		{"group_concat", "a payload that SQL puts together with GROUP_CONCAT or JSON_ARRAYAGG ends there, without an error", x.groupConcat},
 		{"time_zone", "a DATETIME has no zone: what another program fills with NOW() is taken for UTC, and not_before comes hours early or late", x.timeZone},
 	}
@@ -66,13 +66,14 @@ func (x *examination) maxPacket(context.Context) (diagnosis, error) {
 	return sound("%s", found), nil
 }
 
-// poolIdle is for how many seconds a pool of the business keeps a connection.
+// poolIdle is for how many seconds pools usually keep a connection. Settle's
+// go by what the server says when they are opened.
 const poolIdle = 60
 
 func (x *examination) waitTimeout(context.Context) (diagnosis, error) {
 	n := x.number("wait_timeout")
 	if n <= poolIdle {
-		return diagnosis{doctor.Warn, fmt.Sprintf("%d s, and a pool keeps a connection for %d s", n, poolIdle), setGlobal("wait_timeout", "600")}, nil
+		return diagnosis{doctor.Warn, fmt.Sprintf("%d s, and pools usually keep a connection for %d s or more", n, poolIdle), setGlobal("wait_timeout", "600")}, nil
 	}
 	return sound("%d s", n), nil
 }

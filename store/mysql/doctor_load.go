@@ -14,6 +14,7 @@ import (
 func (x *examination) loadChecks() []check {
 	return []check{
 		{"relay", "events wait while no relay leads; leaders that die one after the other may be killed by an event", x.relay},
+		{"old_relay", "a second relay of another kind sends events twice and out of order", x.oldRelay},
 		{"open_transactions", "an old transaction keeps old rows from being purged everywhere, and may own an id that the relay waits to see", x.openTransactions},
 		{"history", "rows that nobody can see any more are read over by every query until they are purged", x.history},
 		{"connections", "a process of Settle that gets no connection stands still", x.connections},

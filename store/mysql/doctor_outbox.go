@@ -16,6 +16,7 @@ import (
 func (x *examination) outboxChecks() []check {
 	return []check{
 		{"outbox_id", "the outbox is read in the order of its ids: events of a key are in order only if the table gives them one by one", x.outboxID},
+		{"pooled_ids", "an application that takes ids in blocks stores events below the ids of earlier ones: the order per key can't be promised", x.pooledIDs},
 		{"generation", "a relay whose position belongs to another life of the table (restored, emptied) stops", x.generation},
 		{"never_sent", "a row below the relay's position that was never sent, because a program has chosen its id itself, counts as sent and is deleted as such", x.neverSent},
 	}

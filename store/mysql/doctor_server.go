@@ -69,10 +69,16 @@ func (x *examination) flushLog(context.Context) (diagnosis, error) {
 	if method := strings.ToLower(x.settings["innodb_flush_method"]); method == "nosync" || method == "littlesync" {
 		return diagnosis{doctor.Bad, v + ", but innodb_flush_method is " + method + ": the disk is not asked", "take innodb_flush_method out of the server's file, and restart it"}, nil
 	}
-	if v != "1" && v != "3" { // MariaDB's 3 writes more often
-		return diagnosis{doctor.Bad, v + ": up to a second of commits is lost", setGlobal("innodb_flush_log_at_trx_commit", "1")}, nil
+	lost := ""
+	switch v {
+	case "0":
+		lost = ": up to a second of commits is lost when the server ends without its order, and others have seen them"
+	case "2":
+		lost = ": up to a second of commits is lost when the machine does, with its power or in a crash"
+	case "1", "3": // MariaDB's 3 writes more often
+		return sound("%s", v), nil
 	}
-	return sound("%s", v), nil
+	return diagnosis{doctor.Bad, v + lost, setGlobal("innodb_flush_log_at_trx_commit", "1")}, nil
 }
 
 func (x *examination) syncBinlog(context.Context) (diagnosis, error) {
@@ -112,15 +118,30 @@ func (x *examination) replicas(ctx context.Context) (diagnosis, error) {
 		return diagnosis{}, err
 	}
 	waits := x.on("rpl_semi_sync_master_enabled") || x.on("rpl_semi_sync_source_enabled")
+	waiting, err := x.waitsNow(ctx)
 	switch {
+	case err != nil:
+		return diagnosis{}, err
 	case n > 0 && !waits:
 		return diagnosis{doctor.Warn, fmt.Sprintf("%d replicas, none of them is waited for", n), "switch semi-synchronous replication on: rpl_semi_sync_master_enabled (MariaDB), rpl_semi_sync_source_enabled (MySQL)"}, nil
 	case waits && n == 0:
 		return diagnosis{doctor.Warn, "commits wait for a replica, and none is seen to follow", "start the replica, or let " + x.url.User + " see it: GRANT PROCESS ON *.* TO " + x.account}, nil
 	case n == 0:
 		return sound("none seen: what is committed is on one server's disk"), nil
+	case !waiting:
+		return diagnosis{doctor.Warn, fmt.Sprintf("%d replicas; one of them was to be waited for, and for longer than allowed none has answered: commits don't wait any more", n),
+			"mend the replica; a higher rpl_semi_sync_master_timeout (MariaDB), rpl_semi_sync_source_timeout (MySQL) lets commits wait for longer"}, nil
 	}
 	return sound("%d, and one of them is waited for", n), nil
+}
+
+const semiSyncStatus = `SHOW GLOBAL STATUS WHERE Variable_name IN ('Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status') AND Value = 'ON'`
+
+// waitsNow reports whether commits wait for a replica at this moment.
+func (x *examination) waitsNow(ctx context.Context) (waits bool, err error) {
+	var name, value string
+	err = each(ctx, x.db, []any{&name, &value}, func() { waits = true }, semiSyncStatus)
+	return waits, err
 }
 
 func (x *examination) cluster(context.Context) (diagnosis, error) {

@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/settlemq/settle/store/migrate"
+
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 const (
@@ -57,7 +59,7 @@ func (a *Adopt) ids(ctx context.Context, l *adoptLook) error {
 			l.refuse("%s has ids that are not above 0", l.plan.Table)
 		}
 	}
-	if block := blockSize(newest, increment, 1); block > 1 || cache > 1 {
+	if block := outboxlog.BlockSize(newest, increment, 1); block > 1 || cache > 1 {
 		l.plan.IDs += fmt.Sprintf(", in blocks of %d", max(block, cache))
 		l.note("ids are taken in blocks: rows are stored below the ids of earlier ones, so the order per key can't be promised (allocationSize = 1, or IDENTITY)")
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/settlemq/settle/doctor"
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 func (x *examination) outboxChecks() []check {
@@ -130,7 +131,7 @@ func (x *examination) pooledIDs(ctx context.Context) (diagnosis, error) {
 	if !found {
 		s = sequence{increment: 1}
 	}
-	step := blockSize(ids, s.increment, s.start)
+	step := outboxlog.BlockSize(ids, s.increment, s.start)
 	if step <= 1 {
 		return sound("none seen in %d ids", len(ids)), nil
 	}
@@ -139,48 +140,6 @@ func (x *examination) pooledIDs(ctx context.Context) (diagnosis, error) {
 		fix += fmt.Sprintf("; then ALTER SEQUENCE %s INCREMENT 1", s.name)
 	}
 	return diagnosis{doctor.Bad, fmt.Sprintf("ids of t_outbox_event are taken in blocks of %d", step), fix}, nil
-}
-
-// fewestJumps is how many jumps must agree on a block's size: fewer may do so
-// by chance.
-const fewestJumps = 6
-
-// usualBlocks are sizes of blocks that libraries and people choose.
-func usualBlocks() []int64 {
-	return []int64{1000, 512, 500, 256, 250, 200, 128, 100, 64, 50, 32, 25, 20, 10}
-}
-
-// blockSize returns the size of the blocks that ids, sorted, are taken in; 1
-// when they are given one by one. A sequence that steps, with ids between the
-// steps, tells; else jumps that nearly all land at the same place of a block.
-func blockSize(ids []int64, increment, start int64) int64 {
-	if increment > 1 {
-		for _, id := range ids {
-			if (id-start)%increment != 0 {
-				return increment
-			}
-		}
-		return 1
-	}
-	var landed []int64
-	for i := 1; i < len(ids); i++ {
-		if ids[i] != ids[i-1]+1 {
-			landed = append(landed, ids[i])
-		}
-	}
-	if len(landed) < fewestJumps || len(landed) == len(ids)-1 { // the latter: every id jumps, which is a step and no block
-		return 1
-	}
-	for _, block := range usualBlocks() {
-		places := map[int64]int{}
-		for _, id := range landed {
-			places[id%block]++
-			if places[id%block]*10 >= len(landed)*9 {
-				return block
-			}
-		}
-	}
-	return 1
 }
 
 const highestID = `SELECT coalesce(max(id), 0)::bigint FROM t_outbox_event`

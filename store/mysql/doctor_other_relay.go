@@ -1,0 +1,85 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/settlemq/settle/doctor"
+)
+
+const (
+	hasStatus = `SELECT count(*) > 0 FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 't_outbox_event' AND column_name = 'status'`
+
+	// What the server has counted since it was started, if it counts; to see it
+	// takes a right.
+	rowsUpdated = `SELECT coalesce(sum(count_update), 0) FROM performance_schema.table_io_waits_summary_by_table
+WHERE object_schema = DATABASE() AND object_name = 't_outbox_event'`
+
+	// What sessions of others say at this moment.
+	runningStatements = `SELECT id, user, host, info FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID() AND info IS NOT NULL`
+)
+
+// Settle locks no row that it reads, and updates none of its own outbox.
+var (
+	updatesOutbox = regexp.MustCompile(`(?is)^\W*update\b[^;]*?\bt_outbox_event\b[^;]*?\bset\b`)
+	claimsRows    = regexp.MustCompile(`(?is)\bt_outbox_event\b.*\bskip\s+locked\b`)
+)
+
+// oldRelay: that another relay works shows in rows that were updated, and in
+// statements that run while it is looked.
+func (x *examination) oldRelay(ctx context.Context) (diagnosis, error) {
+	// Of a table that was there before Settle it marks the rows, too.
+	var marked bool
+	if err := x.db.QueryRowContext(ctx, hasStatus).Scan(&marked); err != nil {
+		return diagnosis{}, err
+	}
+	var evidence []string
+	updated, counted, err := x.updated(ctx)
+	if err != nil {
+		return diagnosis{}, err
+	}
+	if updated > 0 && !marked {
+		evidence = append(evidence, fmt.Sprintf("rows of t_outbox_event were updated %d times", updated))
+	}
+	var session int64
+	var user, host, statement string
+	seen := map[int64]bool{}
+	for range looksForRelays {
+		err := each(ctx, x.db, []any{&session, &user, &host, &statement}, func() {
+			if works := claimsRows.MatchString(statement) || !marked && updatesOutbox.MatchString(statement); works && !seen[session] {
+				seen[session] = true
+				evidence = append(evidence, fmt.Sprintf("connection %d of %s from %s is at it", session, user, host))
+			}
+		}, runningStatements)
+		if err != nil {
+			return diagnosis{}, err
+		}
+	}
+	if len(evidence) > 0 {
+		return diagnosis{doctor.Bad, strings.Join(evidence, "; "), "stop the relay that was there before, then let Settle's run (SHOW FULL PROCESSLIST shows who it is)"}, nil
+	}
+	if !counted {
+		return sound("none seen at this moment; the server does not count updates for %s (performance_schema)", x.url.User), nil
+	}
+	return sound("none seen"), nil
+}
+
+// looksForRelays is how often the running statements are looked at: each is
+// there for a moment only.
+const looksForRelays = 20
+
+// updated is how many updates of the outbox's rows the server has counted.
+func (x *examination) updated(ctx context.Context) (n int64, counted bool, err error) {
+	if !x.on("performance_schema") {
+		return 0, false, nil
+	}
+	err = x.db.QueryRowContext(ctx, rowsUpdated).Scan(&n)
+	if hasCode(err, codeNoRight) || errors.Is(err, sql.ErrNoRows) {
+		return 0, false, nil
+	}
+	return n, err == nil, err
+}
