@@ -43,7 +43,9 @@ type Store interface {
 	Sweep(ctx context.Context, l Lease, limit int) (int, error)
 	// Retain deletes at most limit rows, and old checkpoints and renewals, that
 	// were acknowledged everywhere, seen by every lane, are in no side table and
-	// were appended before the given time. It returns how many rows went.
+	// were appended before the given time. It returns how many rows went. A store
+	// that drops many rows at once may exceed the limit by those, and counts them
+	// when it has found that they go.
 	Retain(ctx context.Context, l Lease, before time.Time, limit int) (int, error)
 	// Controls returns pauses and skips; Page.Controls is their version.
 	Controls(ctx context.Context) (Controls, error)

@@ -35,8 +35,10 @@ type Log struct {
 	// Where the next Retain and Sweep begin to look, so that rows which must
 	// stay are not looked at again and again.
 	retainFrom, pruneFrom, sweepFrom, statusFrom int64
-	// swaps is when partitions may be changed next.
-	swaps puttingOff
+	// swaps is when partitions may be changed next, and partition the one that may
+	// go next.
+	swaps     puttingOff
+	partition *examining
 }
 
 // holding is the lease that this Log has taken, and for how long it runs.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,9 @@ const (
 
 	newestOf = `SELECT appended_at FROM ONLY %s ORDER BY id DESC LIMIT 1`
 
+	// A row that came since the partition was looked at changes one or the other.
+	fingerprint = `SELECT count(*), coalesce(sum(id), 0)::text FROM ONLY %s`
+
 	// Whoever comes late into these waits; what goes on above them does not.
 	keepPartition = `LOCK TABLE ONLY %s, ONLY %s IN SHARE ROW EXCLUSIVE MODE`
 
@@ -30,11 +34,15 @@ const (
 	stayingRows = `WITH reader AS MATERIALIZED (SELECT r.destination, r.cursor,
   (SELECT coalesce(range_agg(int8range(o.first_id, o.last_id, '[]')), '{}') FROM v_outbox_open o WHERE o.destination = r.destination) AS open FROM v_outbox_reader r),
  gap AS MATERIALIZED (SELECT coalesce(range_agg(int8range(first_id, last_id, '[]')), '{}') AS ids FROM t_outbox_gap WHERE first_id < $3 AND last_id >= $2)
-SELECT count(*), coalesce((array_agg(r.id) FILTER (WHERE NOT r.done))[1:$4::integer], '{}') FROM
+SELECT count(*), coalesce(sum(r.id), 0)::text, coalesce(array_agg(r.id) FILTER (WHERE NOT r.done), '{}') FROM
  (SELECT e.id, e.appended_at < $1 AND e.id <= coalesce(o.cursor, m.cursor, 0) AND NOT e.id <@ coalesce(o.open, m.open, '{}') AND NOT e.id <@ gap.ids
    AND e.id NOT IN (SELECT id FROM t_outbox_parked WHERE id >= $2 AND id < $3) AND e.id NOT IN (SELECT id FROM t_outbox_delayed WHERE id >= $2 AND id < $3)
    AND e.id NOT IN (SELECT id FROM t_outbox_extra WHERE id >= $2 AND id < $3) AS done
- FROM ONLY %s e CROSS JOIN gap LEFT JOIN reader m ON m.destination = '' LEFT JOIN reader o ON o.destination = e.topic AND o.destination <> '') r`
+ FROM ONLY %s e CROSS JOIN gap LEFT JOIN reader m ON m.destination = '' LEFT JOIN reader o ON o.destination = e.topic AND o.destination <> ''
+ WHERE e.id >= $2 AND e.id < $3) r`
+
+	listedSince = `SELECT id FROM t_outbox_parked WHERE id >= $1 AND id < $2 UNION SELECT id FROM t_outbox_delayed WHERE id >= $1 AND id < $2
+UNION SELECT id FROM t_outbox_extra WHERE id >= $1 AND id < $2`
 
 	countLowest = `SELECT count(*) FROM (SELECT FROM ONLY %s LIMIT $1) low`
 
@@ -62,6 +70,9 @@ const (
 	swapWait = 50 * time.Millisecond
 	// keptRows is how many rows are taken over when a partition goes.
 	keptRows = 20_000
+	// lookedIDs is how many ids of a partition one call looks at: what reads and
+	// commits wait for meanwhile.
+	lookedIDs = 20_000
 	// sealedBytes is how large the highest partition may be that gets an end: it
 	// is read to see that no row is behind it.
 	sealedBytes = 32 << 20
@@ -75,18 +86,24 @@ func (l *Log) keepPartitions(ctx context.Context, lease relay.Lease, before time
 	if l.s.adopted != nil {
 		return 0, before, nil
 	}
-	for {
+	if err := l.s.lookWhetherPartitioned(ctx, l.s.own); err != nil || !l.s.partitioned.Load() {
+		return 0, before, explain(err)
+	}
+	for range steps {
 		k := keeping{l: l, lease: lease, before: before.UTC()}
 		if err := k.once(ctx); err != nil {
 			return gone, before, err
 		}
-		l.s.partitioned.Store(k.is)
 		gone += k.gone
-		if !k.retired || gone >= limit {
-			return gone, k.rest(l.s.now()), nil
+		if rest = k.rest(l.s.now()); !k.goesOn || gone >= limit {
+			break
 		}
 	}
+	return gone, rest, nil
 }
+
+// steps is how many changes, or looks, one call makes where few rows are found.
+const steps = 20
 
 // keeping is one change of the partitions: one transaction.
 type keeping struct {
@@ -102,10 +119,11 @@ type keeping struct {
 	drop    []partition
 	attach  []partition
 	extends extension
-	// swapped is whether anything has changed, retired whether a partition went,
-	// and gone how many of its rows.
-	swapped, retired bool
-	gone             int
+	stay    []int64
+	// swapped is whether anything has changed, goesOn whether there may be more to
+	// do at once, and gone how many rows went or are found to go with the rest.
+	swapped, goesOn bool
+	gone            int
 }
 
 // rest is the time before which rows are deleted one by one.
@@ -118,8 +136,8 @@ func (k *keeping) rest(now time.Time) time.Time {
 
 func (k *keeping) once(ctx context.Context) error {
 	err := k.inTransaction(ctx)
-	if hasState(err, stateLockTimeout) || hasState(err, stateDeadlock) {
-		k.retired, k.gone = false, 0
+	if ctx.Err() == nil && (hasState(err, stateLockTimeout) || hasState(err, stateDeadlock) || hasState(err, stateTooLong)) {
+		k.goesOn = false
 		k.l.putOff(k.l.s.now())
 		err = nil
 	}
@@ -169,7 +187,8 @@ func (k *keeping) change(ctx context.Context) (err error) {
 	return k.swap(ctx)
 }
 
-// retire has the lowest partition written anew without that which goes.
+// retire looks at the rows of a partition that may go. When all were looked at
+// it has the lowest partition written anew, with those that may not.
 func (k *keeping) retire(ctx context.Context) error {
 	old, may := k.parts.retired(k.read, k.given)
 	if !may || k.before.IsZero() {
@@ -180,40 +199,84 @@ func (k *keeping) retire(ctx context.Context) error {
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) || newest.Valid && !newest.Time.Before(k.before) {
 		return err
 	}
+	x := k.l.examined(old, k.lease.Epoch, k.l.s.now())
+	if err := k.look(ctx, x); err != nil || x.next < old.until || len(x.stay) > keptRows {
+		return err
+	}
 	lowest := k.parts[0]
+	var low int
+	if err := k.tx.QueryRow(ctx, fmt.Sprintf(countLowest, lowest.name), keptRows+1).Scan(&low); err != nil || len(x.stay)+low > keptRows {
+		return err
+	}
+	if same, err := k.keep(ctx, lowest, x); err != nil || !same {
+		return err
+	}
+	return k.replace(ctx, lowest, x, low > 0)
+}
+
+// look goes on with a partition. Rows that are done count as gone: they go with
+// it, and whoever asks goes on as fast as if they had.
+func (k *keeping) look(ctx context.Context, x *examining) error {
+	if x.next >= x.of.until {
+		return nil
+	}
+	to := min(x.next+lookedIDs, x.of.until)
+	var rows int64
+	var sum string
+	var stay []int64
+	if err := k.tx.QueryRow(ctx, fmt.Sprintf(stayingRows, x.of.name), k.before, x.next, to).Scan(&rows, &sum, &stay); err != nil {
+		return err
+	}
+	x.next = to
+	x.took(rows, sum, stay)
+	k.gone, k.goesOn = x.report(), x.next < x.of.until
+	return nil
+}
+
+// keep has late rows wait, and reports whether the partition is as it was when it
+// was looked at. What was listed since then stays, too.
+func (k *keeping) keep(ctx context.Context, lowest partition, x *examining) (same bool, err error) {
 	// A person may be listing one of its rows to be sent again.
 	if _, err := k.tx.Exec(ctx, keepRows); err != nil {
-		return err
+		return false, err
 	}
-	if _, err := k.tx.Exec(ctx, fmt.Sprintf(keepPartition, lowest.name, old.name)); err != nil {
-		return err
+	if _, err := k.tx.Exec(ctx, fmt.Sprintf(keepPartition, lowest.name, x.of.name)); err != nil {
+		return false, err
 	}
-	var rows, low int
-	var stay []int64
-	if err := k.tx.QueryRow(ctx, fmt.Sprintf(stayingRows, old.name), k.before, old.from, old.until, keptRows+1).Scan(&rows, &stay); err != nil {
-		return err
+	var rows int64
+	var sum string
+	if err := k.tx.QueryRow(ctx, fmt.Sprintf(fingerprint, x.of.name)).Scan(&rows, &sum); err != nil {
+		return false, err
 	}
-	if err := k.tx.QueryRow(ctx, fmt.Sprintf(countLowest, lowest.name), keptRows+1).Scan(&low); err != nil || len(stay)+low > keptRows {
-		return err
+	if !x.is(rows, sum) {
+		k.l.examineAnew()
+		return false, nil
 	}
-	now := withRange(noFirst, old.until)
+	k.stay = slices.Clone(x.stay)
+	var id int64
+	return true, each(ctx, k.tx, []any{&id}, func() { k.stay = append(k.stay, id) }, listedSince, x.of.from, x.of.until)
+}
+
+// replace writes the lowest partition anew.
+func (k *keeping) replace(ctx context.Context, lowest partition, x *examining, low bool) error {
+	now := withRange(noFirst, x.of.until)
 	for _, step := range now.made() {
 		if _, err := k.tx.Exec(ctx, step, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return err
 		}
 	}
-	if low > 0 {
+	if low {
 		if _, err := k.tx.Exec(ctx, fmt.Sprintf(keepLowest, now.name, lowest.name)); err != nil {
 			return err
 		}
 	}
-	if len(stay) > 0 {
-		_, err = k.tx.Exec(ctx, fmt.Sprintf(keepStaying, now.name, old.name), stay)
+	var err error
+	if len(k.stay) > 0 {
+		_, err = k.tx.Exec(ctx, fmt.Sprintf(keepStaying, now.name, x.of.name), k.stay)
 	} else {
-		_, err = k.tx.Exec(ctx, mergeRetired, old.from, old.until)
+		_, err = k.tx.Exec(ctx, mergeRetired, x.of.from, x.of.until)
 	}
-	k.drop, k.attach = []partition{lowest, old}, []partition{now}
-	k.gone = rows - len(stay)
+	k.drop, k.attach = []partition{lowest, x.of}, []partition{now}
 	return err
 }
 
@@ -273,39 +336,11 @@ func (k *keeping) swap(ctx context.Context) error {
 	_, err := k.tx.Exec(ctx, strings.Join(steps, ";\n"), pgx.QueryExecModeSimpleProtocol,
 		k.lease.Lane, k.lease.Owner, leaderEpoch(k.lease), k.l.serverRun(), ms(swapWait))
 	if err == nil {
-		k.swapped, k.retired = true, len(k.drop) > 0
+		k.swapped, k.goesOn = true, len(k.drop) > 0
 		k.l.putOff(time.Time{})
+		if k.goesOn {
+			k.l.examineAnew()
+		}
 	}
 	return err
-}
-
-// What could not be had is asked for less and less often: each time, inserts may
-// wait for swapWait, and all of a partition is read.
-const (
-	firstPause = 10 * time.Second
-	lastPause  = 10 * time.Minute
-)
-
-// puttingOff is a change of partitions that somebody was in the way of.
-type puttingOff struct {
-	pause time.Duration
-	until time.Time
-}
-
-// putOff asks again later, or with no time at once.
-func (l *Log) putOff(now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now.IsZero() {
-		l.swaps = puttingOff{}
-		return
-	}
-	l.swaps.pause = min(max(firstPause, 2*l.swaps.pause), lastPause)
-	l.swaps.until = now.Add(l.swaps.pause)
-}
-
-func (l *Log) isPutOff(now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return now.Before(l.swaps.until)
 }

@@ -13,7 +13,7 @@ import (
 // anew where there are some.
 func PartitionForTest(t testing.TB, at string, ids int64) {
 	t.Helper()
-	if repartitioned(t, at, ids) {
+	if repartitioned(t, at, ids, 2) {
 		return
 	}
 	s, err := Schema(t.Context(), at, true)
@@ -33,8 +33,8 @@ func PartitionForTest(t testing.TB, at string, ids int64) {
 }
 
 // repartitioned puts partitions back to where they begin, which takes less time
-// than to make the table anew. Few are enough: others are made ahead.
-func repartitioned(t testing.TB, at string, ids int64) bool {
+// than to make the table anew. Others are made ahead.
+func repartitioned(t testing.TB, at string, ids, parts int64) bool {
 	ctx := context.WithoutCancel(t.Context())
 	conn, err := pgx.Connect(ctx, at)
 	if err != nil {
@@ -52,7 +52,11 @@ func repartitioned(t testing.TB, at string, ids int64) bool {
 	for _, p := range is.parts {
 		steps = append(steps, "DROP TABLE "+p.name)
 	}
-	for _, p := range (partitions{withRange(noFirst, ids), withRange(ids, 2*ids), withRange(2*ids, 3*ids), withRange(3*ids, noEnd)}) {
+	all := partitions{withRange(noFirst, ids)}
+	for n := range parts {
+		all = append(all, withRange((n+1)*ids, (n+2)*ids))
+	}
+	for _, p := range append(all, withRange((parts+1)*ids, noEnd)) {
 		steps = append(append(steps, p.made()...), p.attached())
 	}
 	if _, err := conn.Exec(ctx, strings.Join(steps, ";")); err != nil {
