@@ -81,7 +81,7 @@ func classify(err error) error {
 		return &ExitError{Code: exit.Code, Err: err}
 	case errors.As(err, &wrong):
 		return usagef("--db: %w", err)
-	case errors.Is(err, migrate.ErrUndelivered), errors.Is(err, govern.ErrLeads), errors.Is(err, migrate.ErrWouldBeSent), errors.Is(err, migrate.ErrNewerSchema), errors.Is(err, migrate.ErrOccupied), errors.Is(err, migrate.ErrNotAdoptable), errors.Is(err, migrate.ErrOneLayout),
+	case errors.Is(err, migrate.ErrUndelivered), errors.Is(err, migrate.ErrHalfDown), errors.Is(err, govern.ErrLeads), errors.Is(err, migrate.ErrWouldBeSent), errors.Is(err, migrate.ErrNewerSchema), errors.Is(err, migrate.ErrOccupied), errors.Is(err, migrate.ErrNotAdoptable), errors.Is(err, migrate.ErrOneLayout),
 		errors.Is(err, migrate.ErrOneTable), errors.Is(err, migrate.ErrNotDivided):
 		return finding(err)
 	}

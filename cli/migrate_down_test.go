@@ -10,7 +10,7 @@ import (
 )
 
 func TestTheWayDownIsRefusedWhileARelayLeadsEvenAPausedOneAndSaysWhenNothingIsThere(t *testing.T) {
-	onBoth(t, func(l lives, _ string) {
+	onEach(t, func(l lives, _ string) {
 		lease, err := l.db.Log.Lead(l.Context(), "a relay", 0, time.Hour)
 		if err != nil || !lease.Held {
 			l.Fatal(lease, err)

@@ -37,6 +37,14 @@ func mysqlDatabase(t *testing.T) string {
 	return u.String()
 }
 
+// emptyMySQL is mysqlDatabase of one that is there and has no tables.
+func emptyMySQL(t *testing.T) string {
+	t.Helper()
+	at := mysqlDatabase(t)
+	execMySQL(t, os.Getenv("SETTLE_TEST_MYSQL"), "CREATE DATABASE "+at[strings.LastIndex(at, "/")+1:])
+	return at
+}
+
 func execMySQL(t *testing.T, at, query string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

@@ -42,7 +42,21 @@ func lanesLed(s *serving) (led, known int) {
 }
 
 func TestServersTakeAChangedNumberOfLanesWithoutARestartAndShareThem(t *testing.T) {
-	at, broker := postgresSchema(t), serveBroker(t)
+	at := postgresSchema(t)
+	changeLanesUnderServers(t, at, "pgx", at, 200)
+}
+
+func TestServersTakeAChangedNumberOfLanesOfMySQLWithoutARestartAndShareThem(t *testing.T) {
+	at := mysqlDatabase(t)
+	must(t, cli.ExitOK, "migrate", "--db", at)
+	changeLanesUnderServers(t, at, "mysql", mysqlDSN(t, at), 100)
+}
+
+// changeLanesUnderServers changes the number of lanes of an outbox while two
+// servers relay what four producers of a driver insert, so many each.
+func changeLanesUnderServers(t *testing.T, at, driver, dsn string, each int) {
+	t.Helper()
+	broker := serveBroker(t)
 	t.Setenv("SETTLE_TEST_DB", at)
 	t.Setenv("SETTLE_TEST_BROKER", broker)
 	config := writeConfig(t, t.TempDir(), "sources:\n  order: {db: '${SETTLE_TEST_DB}', broker: '${SETTLE_TEST_BROKER}', durability: lax, relay: {lease_ttl: 2s}}\n")
@@ -54,7 +68,7 @@ func TestServersTakeAChangedNumberOfLanesWithoutARestartAndShareThem(t *testing.
 	if out := must(t, cli.ExitOK, "outbox", "lanes", "order", "-c", config); !strings.Contains(out, "1 of 1") {
 		t.Errorf("one lane is shown as\n%s", out)
 	}
-	produced := startProducers(t, "pgx", at, []string{"p0", "p1", "p2", "p3"}, 200, 100)
+	produced := startProducers(t, driver, dsn, []string{"p0", "p1", "p2", "p3"}, each, 100)
 	if out := must(t, cli.ExitOK, "outbox", "lanes", "order", "4", "-c", config, "--reason", "a test"); !strings.Contains(out, "will be read by 4 lanes") {
 		t.Errorf("the change is told as\n%s", out)
 	}
@@ -76,7 +90,7 @@ func TestServersTakeAChangedNumberOfLanesWithoutARestartAndShareThem(t *testing.
 	must(t, cli.ExitOK, "outbox", "lanes", "order", "2", "-c", config)
 	produced()
 	awaitEmpty(t, servers)
-	checkLog(t, broker, 800)
+	checkLog(t, broker, 4*each)
 	for _, s := range servers {
 		s.await(t, "two lanes", func(server.Health) bool {
 			_, known := lanesLed(s)

@@ -91,6 +91,7 @@ func TestASentEventIsSentAgainByCommandAndItsTrailSaysWhoAsked(t *testing.T) {
 	for kind, at := range map[string]func(*testing.T) string{
 		"SQLite":     func(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir(), "order.db") },
 		"PostgreSQL": postgresSchema,
+		"MySQL":      emptyMySQL,
 	} {
 		t.Run(kind, func(t *testing.T) {
 			url := at(t)

@@ -79,11 +79,12 @@ func (l lives) restart(want int, args ...string) string {
 	return must(l.T, want, append([]string{"outbox", "restart", "order", "--db", "order=" + l.url}, args...)...)
 }
 
-// onBoth runs f on an empty outbox of each database.
-func onBoth(t *testing.T, f func(l lives, kind string)) {
+// onEach runs f on an empty outbox of each database.
+func onEach(t *testing.T, f func(l lives, kind string)) {
 	for kind, at := range map[string]func(*testing.T) string{
 		"SQLite":     func(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir(), "order.db") },
 		"PostgreSQL": postgresSchema,
+		"MySQL":      emptyMySQL,
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -106,8 +107,9 @@ func TestAfterATableWasMadeAnewNothingIsSentUntilAPersonChooses(t *testing.T) {
 	emptied := map[string]string{
 		"SQLite":     "DELETE FROM t_outbox_event; DELETE FROM sqlite_sequence WHERE name = 't_outbox_event'",
 		"PostgreSQL": "TRUNCATE t_outbox_event RESTART IDENTITY",
+		"MySQL":      "TRUNCATE t_outbox_event",
 	}
-	onBoth(t, func(l lives, kind string) {
+	onEach(t, func(l lives, kind string) {
 		appendTo(l.T, l.db, "a1", "a2", "a3")
 		l.sent("a1", "a2", "a3")
 		l.exec(emptied[kind])
@@ -144,8 +146,9 @@ func TestAfterAnOlderBackupOfTheTableTheRestIsSentFromWhereAPersonSays(t *testin
 	restored := map[string]string{
 		"SQLite":     "DELETE FROM t_outbox_event WHERE id > 2; UPDATE sqlite_sequence SET seq = 2 WHERE name = 't_outbox_event'",
 		"PostgreSQL": "DELETE FROM t_outbox_event WHERE id > 2; ALTER TABLE t_outbox_event ALTER COLUMN id RESTART WITH 3",
+		"MySQL":      "DELETE FROM t_outbox_event WHERE id > 2; ALTER TABLE t_outbox_event AUTO_INCREMENT = 3",
 	}
-	onBoth(t, func(l lives, kind string) {
+	onEach(t, func(l lives, kind string) {
 		appendTo(l.T, l.db, "e1", "e2", "e3", "e4")
 		l.sent("e1", "e2", "e3", "e4")
 		l.exec(restored[kind])
@@ -177,8 +180,9 @@ func TestAfterAResetSequenceTheRelayStopsAndGoesOnFromTheEndOrTheStart(t *testin
 	reset := map[string]string{
 		"SQLite":     "DELETE FROM t_outbox_event; UPDATE sqlite_sequence SET seq = 0 WHERE name = 't_outbox_event'",
 		"PostgreSQL": "DELETE FROM t_outbox_event; ALTER TABLE t_outbox_event ALTER COLUMN id RESTART WITH 1",
+		"MySQL":      "DELETE FROM t_outbox_event; ALTER TABLE t_outbox_event AUTO_INCREMENT = 1",
 	}
-	onBoth(t, func(l lives, kind string) {
+	onEach(t, func(l lives, kind string) {
 		appendTo(l.T, l.db, "a1", "a2")
 		l.sent("a1", "a2")
 		l.exec(reset[kind])
@@ -195,7 +199,7 @@ func TestAfterAResetSequenceTheRelayStopsAndGoesOnFromTheEndOrTheStart(t *testin
 }
 
 func TestARestartIsRefusedWhileARelayLeads(t *testing.T) {
-	onBoth(t, func(l lives, _ string) {
+	onEach(t, func(l lives, _ string) {
 		lease, err := l.db.Log.Lead(t.Context(), "a relay", 0, time.Minute)
 		if err != nil || !lease.Held {
 			l.Fatal(lease, err)
