@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/doctor"
@@ -13,6 +12,7 @@ import (
 	"github.com/settlemq/settle/relay"
 	"github.com/settlemq/settle/store/migrate"
 	"github.com/settlemq/settle/store/postgres"
+	"github.com/settlemq/settle/store/storetest/concurrent"
 )
 
 // beside is a publisher while whose work another relay does the same.
@@ -69,11 +69,11 @@ func TestARelayThatSendsTheVeryRowsThatSettleSendsIsNoticed(t *testing.T) {
 func TestWhatOtherLanesHaveSentIsNobodyElsesWork(t *testing.T) {
 	c := newClassic(t, classicTable)
 	c.adopt(migrate.AdoptConfig{})
-	crew := runCrews(t, c.at, 2*time.Second)
+	crew := concurrent.RunCrews(t, more(t, c.at))
 	s := postgres.OpenForTest(t, c.at, postgres.Config{})
 	n := 0
 	for _, lanes := range []int{4, 2, 3, 1} {
-		divide(t, s.Governance(), lanes)
+		concurrent.Divide(t, s.Governance(), lanes)
 		for {
 			c.insert(n+1, n+50, "PENDING")
 			n += 50
@@ -81,13 +81,13 @@ func TestWhatOtherLanesHaveSentIsNobodyElsesWork(t *testing.T) {
 				break
 			}
 		}
-		crew.leading(s.Governance(), lanes)
+		crew.Leading(s.Governance(), lanes)
 	}
 	c.becomes(fmt.Sprintf("SENT %d", n))
 	// A wish is granted only while nobody else seems to be at work.
 	c.exec(`UPDATE t_outbox_event SET status = 'PENDING' WHERE event_id = 'e-7'`)
 	eventually(t, "a row that was set back is sent again", func() (string, bool) {
-		sent := len(crew.b.Log(settle.DefaultTopic))
+		sent := len(crew.Broker.Log(settle.DefaultTopic))
 		return fmt.Sprint(sent), sent > n
 	})
 	if n, err := (&relaying{store: s}).foreignRows(); n != 0 || err != nil {

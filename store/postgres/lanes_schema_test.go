@@ -9,6 +9,7 @@ import (
 	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/relay"
 	"github.com/settlemq/settle/store/postgres"
+	"github.com/settlemq/settle/store/storetest/concurrent"
 )
 
 func TestTheDatabaseFindsTheLaneThatAKeyHasInARelay(t *testing.T) {
@@ -31,6 +32,7 @@ func TestTheDatabaseFindsTheLaneThatAKeyHasInARelay(t *testing.T) {
 }
 
 func TestAChangeOfLanesIsAuditedOnceAndOneThatChangesNothingIsNot(t *testing.T) {
+	person := govern.Act{By: "a person", Reason: "a test"}
 	s := postgres.OpenForTest(t, postgres.DatabaseForTest(t), postgres.Config{})
 	g := s.Governance()
 	for _, n := range []int{0, govern.MaxLanes + 1} {
@@ -65,7 +67,7 @@ func endLane(t *testing.T, s *postgres.Store, lane int) {
 
 func TestAProgramThatKnowsOfNoLanesCanNotLeadOneThatHasEnded(t *testing.T) {
 	s := postgres.OpenForTest(t, postgres.DatabaseForTest(t), postgres.Config{})
-	divide(t, s.Governance(), 2)
+	concurrent.Divide(t, s.Governance(), 2)
 	endLane(t, s, 0)
 	// What such a program does when it takes a lease that was given back.
 	_, err := s.DB().ExecContext(t.Context(), "UPDATE t_outbox_lease SET owner = 'old', epoch = epoch + 1, clean = false, deaths = 0 WHERE lane = 0")
@@ -82,13 +84,13 @@ func TestTheSchemaGoesBackFromOneLaneAndNotFromSeveral(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = schema.Close() })
-	divide(t, s.Governance(), 2)
+	concurrent.Divide(t, s.Governance(), 2)
 	if _, err := schema.Down(t.Context(), 6); err == nil || !strings.Contains(err.Error(), "several lanes") {
 		t.Fatalf("with a change under way it goes back: %v", err)
 	}
 	endLane(t, s, 0)
 	endLane(t, s, 1)
-	divide(t, s.Governance(), 1)
+	concurrent.Divide(t, s.Governance(), 1)
 	endLane(t, s, 2)
 	log := s.Log()
 	lease, err := log.Lead(t.Context(), "me", 3, time.Minute)
