@@ -38,14 +38,17 @@ service_up() {
   service_start
 }
 
-# make_data writes the password last: with it the data is whole. The socket is for the first words only.
+# make_data writes the password last: with it the data is whole. The socket is for the first words only. The folder of
+# temporary tables is the server's own: one that starts deletes all that it finds there, and whoever had made them ends
+# with signal 11.
 make_data() {
   rm -rf "$dir"
-  mkdir -p "$dir/data"
+  mkdir -p "$dir/data" "$dir/tmp"
   (umask 077; new_password >"$dir/password.new")
   cat >"$dir/my.cnf" <<CONF
 [mariadbd]
 datadir = $dir/data
+tmpdir = $dir/tmp
 socket = $dir/socket
 pid-file = $dir/pid
 log-error = $dir/log.err

@@ -8,8 +8,7 @@ SELECT event_type, COUNT(*), 0 FROM t_outbox_event WHERE id > :after GROUP BY ev
 SELECT e.event_type, COUNT(*) FROM t_outbox_delayed d JOIN t_outbox_event e ON e.id = d.id
 WHERE d.due_at > TIMESTAMP'1970-01-01 00:00:00' + INTERVAL :now MICROSECOND GROUP BY e.event_type;
 
--- The newest checkpoint of the shop's one lane is read in place. Through the views, which put its text into temporary tables on the disk,
--- MariaDB 10.11.19 has ended with signal 11 where a statement was interrupted.
+-- The newest checkpoint of the shop's one lane is read in place: through the views its text goes through temporary tables on the disk.
 
 -- name: unpublished
 SELECT (SELECT COUNT(*) FROM t_outbox_event WHERE id > (SELECT COALESCE(MIN(r.`cursor`), 0) FROM t_outbox_checkpoint c, JSON_TABLE(c.readers, '$[*]' COLUMNS (`cursor` BIGINT PATH '$.cursor')) r
