@@ -48,7 +48,7 @@ func parse(args []string, out io.Writer) (config, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(out)
 	f.StringVar(&db, "db", "", "`databases`, with commas between: "+strings.Join(engineNames(), ", ")+", each the server whose URL SETTLE_TEST_POSTGRES or SETTLE_TEST_MYSQL holds, or a URL; by default all that are named there")
-	f.IntVar(&c.events, "events", 100_000, "`number` of events in a backlog; the scenes have half of it, slow ways a part")
+	f.IntVar(&c.events, "events", 100_000, "`number` of events in a backlog; slow ways carry a part of it")
 	f.IntVar(&c.rounds, "rounds", 3, "`number` of rounds; figures are medians")
 	f.IntVar(&c.rate, "rate", 2000, "events per `second` in the steady state")
 	f.IntVar(&c.seconds, "seconds", 4, "`seconds` of steady state")

@@ -15,7 +15,7 @@ type layout struct {
 }
 
 // filling is a backlog: events numbered from 0, with so many keys in turn, so
-// many a transaction; one of every largeEvery is large, none when it is 0.
+// many a transaction, which divides their number; one of every largeEvery is large, none when it is 0.
 type filling struct{ events, keys, perTransaction, largeEvery int }
 
 // every is largeEvery, or what no number of an event reaches.

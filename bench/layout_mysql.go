@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 )
 
 // logOnMySQL has the columns of Settle's table and no index but its keys: what
@@ -30,7 +31,7 @@ CREATE TABLE t_outbox_event (
   payload        LONGBLOB     NOT NULL
 ) ENGINE = InnoDB;
 CREATE TABLE checkpoint (seq BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, position BIGINT NOT NULL) ENGINE = InnoDB`),
-	fill:   fillMySQL("t_outbox_event", insertLogOnMySQL+`VALUES (%[1]s, '`+eventType+`', 'order', %[2]s, UTC_TIMESTAMP(6), %[3]s)`),
+	fill:   fillMySQL("t_outbox_event", insertLogOnMySQL, `(%[1]s, '`+eventType+`', 'order', %[2]s, UTC_TIMESTAMP(6), %[3]s)`),
 	insert: insertLogOnMySQL + `VALUES (?, '` + eventType + `', 'order', ?, UTC_TIMESTAMP(6), ?)`,
 	table:  "t_outbox_event",
 }
@@ -57,36 +58,35 @@ CREATE TABLE t_outbox_event (
   updated_at      DATETIME(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
   KEY i_outbox_pending (status)
 ) ENGINE = InnoDB`),
-	fill:   fillMySQL("t_outbox_event", insertQueue+`VALUES (%[1]s, 'order', %[2]s, '`+eventType+`', %[3]s)`),
+	fill:   fillMySQL("t_outbox_event", insertQueue, `(%[1]s, 'order', %[2]s, '`+eventType+`', %[3]s)`),
 	insert: insertQueue + `VALUES (?, 'order', ?, '` + eventType + `', ?)`,
 	table:  "t_outbox_event",
 }
 
-// Events of number n as event.go has them; the keys' count, repetitions of a
-// large payload, and the length of a small one.
+// Events as event.go has them: of a number, of that and the keys' count, and of
+// that, the repetitions of a large payload and the length of a small one.
 const (
-	idOnMySQL      = `CONCAT('` + idPrefix + `', LPAD(LOWER(HEX(n)), 12, '0'))`
-	keyOnMySQL     = `CONCAT('o-', n %% %d)`
-	payloadOnMySQL = `IF(n %% large = large - 1, CONCAT('{"order_id":"', n, '","note":"', REPEAT(MD5(n), %d), '"}'),
- CONCAT(RPAD(CONCAT('{"order_id":"', n, '","note":"'), %d, 'x'), '"}'))`
+	idOnMySQL      = `CONCAT('` + idPrefix + `', LPAD(LOWER(HEX(%[1]s)), 12, '0'))`
+	keyOnMySQL     = `CONCAT('o-', %[1]s %% %[2]d)`
+	payloadOnMySQL = `IF(%[1]s %% large = large - 1, CONCAT('{"order_id":"', %[1]s, '","note":"', REPEAT(MD5(%[1]s), %[2]d), '"}'),
+ CONCAT(RPAD(CONCAT('{"order_id":"', %[1]s, '","note":"'), %[3]d, 'x'), '"}'))`
 )
 
-// fillMySQL fills a table by a statement that inserts the event of number n,
-// given its id, key and payload. One that inserted many rows by INSERT … SELECT
-// would leave out ids.
-func fillMySQL(table, insert string) func(context.Context, *place, filling) error {
+// fillMySQL fills a table by a statement for each transaction, whose rows are
+// made of an event's id, key and payload. An INSERT … SELECT would leave out ids.
+func fillMySQL(table, insert, row string) func(context.Context, *place, filling) error {
 	return func(ctx context.Context, p *place, f filling) error {
-		insert := fmt.Sprintf(insert, idOnMySQL, fmt.Sprintf(keyOnMySQL, f.keys), fmt.Sprintf(payloadOnMySQL, largeBytes/32, payloadBytes-2))
+		rows := make([]string, f.perTransaction)
+		for i := range rows {
+			n := fmt.Sprintf("(n + %d)", i)
+			rows[i] = fmt.Sprintf(row, fmt.Sprintf(idOnMySQL, n), fmt.Sprintf(keyOnMySQL, n, f.keys), fmt.Sprintf(payloadOnMySQL, n, largeBytes/32, payloadBytes-2))
+		}
 		return p.exec(ctx, fmt.Sprintf(`CREATE PROCEDURE bench_fill() BEGIN
- DECLARE n BIGINT DEFAULT 0; DECLARE hi BIGINT DEFAULT %d; DECLARE per BIGINT DEFAULT %d; DECLARE large BIGINT DEFAULT %d;
- WHILE n < hi DO
-  START TRANSACTION;
-  REPEAT
-   %s;
-   SET n = n + 1;
-  UNTIL n %% per = 0 OR n >= hi END REPEAT;
-  COMMIT;
- END WHILE; END`, f.events, f.perTransaction, f.every(), insert), `CALL bench_fill()`, `ANALYZE TABLE `+table, `SELECT max(length(payload)) FROM `+table)
+ DECLARE n BIGINT DEFAULT 0; DECLARE large BIGINT DEFAULT %d;
+ WHILE n < %d DO
+  %s VALUES %s;
+  SET n = n + %d;
+ END WHILE; END`, f.every(), f.events, insert, strings.Join(rows, ","), len(rows)), `CALL bench_fill()`, `ANALYZE TABLE `+table, `SELECT max(length(payload)) FROM `+table)
 	}
 }
 

@@ -44,7 +44,7 @@ type counterOnMySQL struct {
 
 func openCounterOnMySQL(of migrate.Layout, event eventOnMySQL) func(context.Context, *place) (counter, error) {
 	return func(ctx context.Context, p *place) (counter, error) {
-		if err := makeSettleOnMySQL(ctx, p, of); err != nil {
+		if err := makeSettleOnMySQL(ctx, p.url, of); err != nil {
 			return nil, err
 		}
 		cfg, err := mysqlConfig(p.url)

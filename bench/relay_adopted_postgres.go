@@ -14,7 +14,7 @@ const adoptedName = "adopted"
 // adoptedOnPostgres is Settle's relay on the table of the classic one, adopted
 // as it stands: what becomes of a row is written into its status.
 func adoptedOnPostgres() contender {
-	return contender{name: adoptedName, title: "Settle, adopted table, statuses written", layout: adoptedLayout(true), carry: carryAdopted}
+	return contender{name: adoptedName, title: "Settle, adopted table, statuses written", layout: adoptedLayout(true), carry: carryAdopted, share: 2}
 }
 
 // unprojectedOnPostgres is the same and leaves the statuses alone.

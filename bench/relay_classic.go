@@ -12,7 +12,7 @@ import (
 // pending rows with SKIP LOCKED, sends them all, and marks them with one update
 // in the same transaction.
 func classic(l layout, carry func(context.Context, conditions) error) contender {
-	return contender{name: "classic", title: "classic relay at its best (SKIP LOCKED 1,000, one update)", layout: l, carry: carry}
+	return contender{name: "classic", title: "classic relay at its best (SKIP LOCKED 1,000, one update)", layout: l, carry: carry, share: 2}
 }
 
 // classicPause is the wait after a claim that found fewer than it asked for.

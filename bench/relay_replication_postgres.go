@@ -27,7 +27,7 @@ func replication() contender {
 		return p.exec(ctx, `CREATE PUBLICATION `+p.name+` FOR TABLE t_outbox_event WITH (publish = 'insert')`,
 			`SELECT pg_create_logical_replication_slot('`+p.name+`', 'pgoutput')`)
 	}
-	return contender{name: "replication", title: "logical replication (pgoutput, ack per 1,000)", layout: l, carry: carryReplication}
+	return contender{name: "replication", title: "logical replication (pgoutput, ack per 1,000)", layout: l, carry: carryReplication, share: 2}
 }
 
 // follower is a connection that a slot's changes arrive on.

@@ -20,22 +20,18 @@ func leanOnMySQL() contender {
 // settleLayoutOnMySQL is made by Settle itself.
 func settleLayoutOnMySQL(of migrate.Layout) layout {
 	l := logOnMySQL
-	l.create = func(ctx context.Context, p *place) error { return makeSettleOnMySQL(ctx, p, of) }
+	l.create = func(ctx context.Context, p *place) error { return makeSettleOnMySQL(ctx, p.url, of) }
 	return l
 }
 
-// dropSearchIndexes are those of the outbox that only people search by.
-const dropSearchIndexes = `ALTER TABLE t_outbox_event DROP INDEX i_outbox_aggregate, DROP INDEX i_outbox_biz, DROP INDEX i_outbox_trace`
-
-// makeSettleOnMySQL does what settle migrate does, and makes the table lean by
-// hand.
-func makeSettleOnMySQL(ctx context.Context, p *place, of migrate.Layout) error {
-	schema, err := mysql.Schema(ctx, p.url, true)
+// makeSettleOnMySQL does what settle migrate does, with --lean or without.
+func makeSettleOnMySQL(ctx context.Context, at string, of migrate.Layout) error {
+	schema, err := mysql.Schema(ctx, at, true)
 	if err != nil {
 		return err
 	}
-	if _, err = schema.Up(ctx); err == nil && of == migrate.LayoutLean {
-		err = p.exec(ctx, dropSearchIndexes)
+	if _, err = schema.Up(ctx); err == nil {
+		_, err = schema.ChangeLayout(ctx, of)
 	}
 	return errors.Join(err, schema.Close())
 }

@@ -12,7 +12,7 @@ import (
 // best, so the difference is the update per row alone; and no pause while there
 // is more, although most are scheduled once a second.
 func tutorial(l layout, carry func(context.Context, conditions) error) contender {
-	return contender{name: "tutorial", title: "as tutorials write it (update per row)", layout: l, carry: carry, share: 20}
+	return contender{name: "tutorial", title: "as tutorials write it (update per row)", layout: l, carry: carry, share: 30}
 }
 
 // tutorialPause is the wait after fewer than 100 were found.

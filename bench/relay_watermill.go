@@ -15,13 +15,13 @@ import (
 // all defaults: 100 messages a query, a second between queries that found none.
 // Its messages are its own: the payload, and metadata in place of an envelope.
 func watermillDefault(on watermillOn) contender {
-	return contender{name: "watermill", title: "Watermill SQL subscriber, default", layout: on.layout(), share: 5,
+	return contender{name: "watermill", title: "Watermill SQL subscriber, default", layout: on.layout(), share: 10,
 		carry: func(ctx context.Context, c conditions) error { return on.carry(ctx, c, 0, 0) }}
 }
 
 // watermillLarge asks for 1,000 messages a query, and asks often.
 func watermillLarge(on watermillOn) contender {
-	return contender{name: "watermill1000", title: "Watermill SQL subscriber, batch 1,000", layout: on.layout(), share: 2,
+	return contender{name: "watermill1000", title: "Watermill SQL subscriber, batch 1,000", layout: on.layout(), share: 5,
 		carry: func(ctx context.Context, c conditions) error { return on.carry(ctx, c, 1000, 5*time.Millisecond) }}
 }
 

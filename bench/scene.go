@@ -68,10 +68,13 @@ func (b *bench) drain(c contender) trial {
 	return b.backlog(c, b.cfg.events/max(1, c.share))
 }
 
-// batched is half as large a backlog, stored 100 events a transaction, and what
-// the scenes change in one thing.
+// batched is a backlog stored 100 events a transaction, half as large for slow
+// contenders, and what the scenes change in one thing.
 func (b *bench) batched(c contender) trial {
-	t := b.backlog(c, b.cfg.events/2/max(1, c.share))
+	t := b.drain(c)
+	if c.share > 1 {
+		t = b.backlog(c, t.events/2)
+	}
 	t.perTransaction = 100
 	return t
 }
