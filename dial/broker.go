@@ -4,8 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"net/url"
+	"strings"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/broker/kafka"
 	"github.com/settlemq/settle/broker/memory"
 	"github.com/settlemq/settle/broker/nats"
 )
@@ -22,8 +24,21 @@ type BrokerConfig struct {
 // CheckBroker returns a *URLError if a URL can't be that of a broker. It does
 // no I/O.
 func CheckBroker(rawURL string) error {
+	if isKafka(rawURL) {
+		return checkKafka(rawURL)
+	}
 	_, err := brokerURL(rawURL)
 	return err
+}
+
+// isKafka tells by the beginning: several hosts are no URL to other readers.
+func isKafka(rawURL string) bool { return strings.HasPrefix(rawURL, "kafka://") }
+
+func checkKafka(rawURL string) error {
+	if err := kafka.CheckURL(rawURL); err != nil {
+		return &URLError{Kind: "broker", Wrong: "kafka://…", Reason: err.Error() + ", in", Right: brokerURLs()[1:2]}
+	}
+	return nil
 }
 
 func brokerURL(rawURL string) (*url.URL, error) {
@@ -44,6 +59,12 @@ func brokerURL(rawURL string) (*url.URL, error) {
 // about 10 s at most, or until ctx is done. A URL that can't be is a
 // *URLError; any other error means that the broker did not answer.
 func Broker(ctx context.Context, rawURL string, cfg BrokerConfig) (settle.Broker, error) {
+	if isKafka(rawURL) {
+		if err := checkKafka(rawURL); err != nil {
+			return nil, err
+		}
+		return kafka.Open(ctx, rawURL, kafka.Config{Topics: cfg.Topics, Declare: true, Log: cfg.Logger})
+	}
 	u, err := brokerURL(rawURL)
 	if err != nil {
 		return nil, err

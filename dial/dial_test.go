@@ -28,7 +28,7 @@ func TestAWrongURLNamesTheWrongWordAndTheRightOnes(t *testing.T) {
 		url         string
 		wrong, want string
 	}{
-		{"unknown broker", broker, "kafke://h:1", `"kafke"`, "nats://TOKEN@host:port or memory:"},
+		{"unknown broker", broker, "kafke://h:1", `"kafke"`, "nats://TOKEN@host:port or kafka://user:password@host:port,host:port or memory:"},
 		{"no scheme", broker, "localhost", `"localhost"`, "nats://"},
 		{"nothing", broker, "", `""`, "nats://"},
 		{"no host", broker, "nats://s3cret@", "no host", "nats://"},

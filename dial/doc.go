@@ -2,6 +2,9 @@
 // broker and database there is; everything else is given what it works on.
 //
 //	brokers    nats://TOKEN@host:port   JetStream
+//	           kafka://user:password@host:port,host:port
+//	                                    Kafka; ?tls=true, tls_ca=/path and
+//	                                    sasl=scram-sha-512 say how
 //	           memory:                  inside the process, new with each call
 //	databases  sqlite:///abs/path.db    created when missing
 //	           postgres://user:password@host:port/name?search_path=schema

@@ -22,7 +22,9 @@ func (e *URLError) Error() string {
 	return fmt.Sprintf("%s URL: %s %q; it can be %s", e.Kind, e.Reason, e.Wrong, strings.Join(e.Right, " or "))
 }
 
-func brokerURLs() []string { return []string{"nats://TOKEN@host:port", "memory:"} }
+func brokerURLs() []string {
+	return []string{"nats://TOKEN@host:port", "kafka://user:password@host:port,host:port", "memory:"}
+}
 
 func databaseURLs() []string {
 	return []string{"sqlite:///absolute/path.db", "postgres://user:password@host:port/name?search_path=schema", "mysql://user:password@host:port/name"}

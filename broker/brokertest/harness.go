@@ -26,6 +26,9 @@ type Harness struct {
 	// AssignsPartitions says that the broker assigns partitions to members and
 	// keeps their positions itself. Defaults to false: the suite leases them.
 	AssignsPartitions bool
+	// Forgets says that the broker keeps no ids of messages: what is published
+	// again after an unknown outcome may be a second copy. Defaults to false.
+	Forgets bool
 	// Patience is how long the suite waits for what has to happen. Defaults to
 	// 20 s.
 	Patience time.Duration

@@ -1,0 +1,77 @@
+package kafka
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"time"
+)
+
+// Config shapes a Broker. The zero value works against topics that exist.
+type Config struct {
+	// Topics are declared by Open: made when they are missing, refused when
+	// they break what a topic promises or have another number of partitions
+	// than is said here. Defaults to none.
+	Topics []string
+	// Declare makes a missing topic on its first use. Defaults to false: a
+	// topic that does not exist is a topic error.
+	Declare bool
+	// Partitions of a topic that is made, and the most that its foreign
+	// consumers can work on at a time; a member of Settle's works on several
+	// keys of a partition. More may be added later, which moves keys to other
+	// partitions. Defaults to 12.
+	Partitions int
+	// Replicas of a topic that is made. Defaults to 0: what the cluster gives.
+	Replicas int
+	// KeepFor is how long a topic that is made keeps a record, read or not.
+	// Defaults to 7 days.
+	KeepFor time.Duration
+	// MaxRecordBytes bounds a record, its value, key and headers together: a
+	// larger one is refused for good before it is sent. Topics that are made
+	// take as much. Defaults to 2 MiB.
+	MaxRecordBytes int
+	// InstanceID is the static membership of this process in each group that
+	// it joins: a restart within the session's time moves no partitions. Each
+	// process needs one of its own. Defaults to none.
+	InstanceID string
+	// SessionTimeout is how long a group waits for a member that is silent
+	// before it gives its partitions to others. Defaults to 15 s.
+	SessionTimeout time.Duration
+	// DrainTimeout is how long a member that must give partitions away waits for
+	// deliveries in flight before it cancels them. Defaults to 5 s.
+	DrainTimeout time.Duration
+	// Timeout bounds each request to a broker. Defaults to 3 s.
+	Timeout time.Duration
+	// ConnectTimeout is how long Open goes on trying. Defaults to 10 s.
+	ConnectTimeout time.Duration
+	// Name is the client id, shown by the cluster's monitoring and counted by
+	// its quotas. Defaults to "settle".
+	Name string
+	// Dial makes connections. Defaults to TCP, with TLS where the URL says so.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Log takes warnings. Defaults to none.
+	Log *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	setDefault(&c.Partitions, 12)
+	setDefault(&c.KeepFor, 7*24*time.Hour)
+	setDefault(&c.MaxRecordBytes, 2<<20)
+	setDefault(&c.SessionTimeout, 15*time.Second)
+	setDefault(&c.DrainTimeout, 5*time.Second)
+	setDefault(&c.Timeout, 3*time.Second)
+	setDefault(&c.ConnectTimeout, 10*time.Second)
+	if c.Name == "" {
+		c.Name = "settle"
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func setDefault[T int | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}

@@ -1,0 +1,34 @@
+package kafka
+
+import (
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/settlemq/settle"
+)
+
+// headerMessageID carries the id that is the same on every retry.
+const headerMessageID = "settle-message-id"
+
+// encodeHeaders returns m's headers as text in UTF-8, which Spring Kafka's
+// header mapper reads as strings.
+func encodeHeaders(m settle.Message) []kgo.RecordHeader {
+	pairs := settle.WireHeaders(m)
+	headers := make([]kgo.RecordHeader, 0, len(pairs)+1)
+	for _, p := range pairs {
+		headers = append(headers, kgo.RecordHeader{Key: p[0], Value: []byte(p[1])})
+	}
+	if m.ID != m.Event.ID {
+		headers = append(headers, kgo.RecordHeader{Key: headerMessageID, Value: []byte(m.ID)})
+	}
+	return headers
+}
+
+// decodeHeaders keeps the last of several headers of one name, as consumers of
+// Kafka do.
+func decodeHeaders(from []kgo.RecordHeader) map[string]string {
+	headers := make(map[string]string, len(from))
+	for _, h := range from {
+		headers[h.Key] = string(h.Value)
+	}
+	return headers
+}

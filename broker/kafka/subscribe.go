@@ -1,0 +1,117 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/settlemq/settle"
+)
+
+const (
+	// fetchBytes bounds what is read ahead in all, and partitionBytes of one
+	// partition by a single request.
+	fetchBytes, partitionBytes = 16 << 20, 1 << 20
+	// defaultRecords and defaultBytes bound a delivery.
+	defaultRecords, defaultBytes = 256, 1 << 20
+)
+
+// Subscribe implements settle.Subscriber. Members share the partitions by the
+// cooperative protocol: of a change only the partitions that move feel
+// anything. More members than partitions are idle.
+func (b *Broker) Subscribe(ctx context.Context, s settle.Subscription, sink settle.Sink) error {
+	switch {
+	case s.Group == "":
+		return errors.New("subscribe: the group has no name")
+	case len(s.Topics) == 0:
+		return errors.New("subscribe: there is no topic")
+	}
+	for _, name := range s.Topics {
+		if why := badTopic(name); why != "" {
+			return fmt.Errorf("subscribe to %q: %s", name, why)
+		}
+	}
+	if err := b.begin(); err != nil {
+		return err
+	}
+	defer b.calls.Done()
+	if s.MaxRecords <= 0 {
+		s.MaxRecords = defaultRecords
+	}
+	if s.MaxBytes <= 0 {
+		s.MaxBytes = defaultBytes
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(b.life, func() { cancel(settle.ErrClosed) })()
+	if err := b.member(ctx, s, sink); err != nil {
+		return err
+	}
+	if errors.Is(context.Cause(ctx), settle.ErrClosed) {
+		return settle.ErrClosed
+	}
+	return nil
+}
+
+// member is one membership, until ctx is done.
+func (b *Broker) member(ctx context.Context, s settle.Subscription, sink settle.Sink) error {
+	m := &member{b: b, s: s, sink: sink, workers: map[place]*worker{}, moved: make(chan struct{}, 1)}
+	cl, err := kgo.NewClient(append(b.connecting(), m.consuming()...)...)
+	if err != nil {
+		return fmt.Errorf("subscribe: %w", err)
+	}
+	m.cl = cl
+	commits := make(chan struct{})
+	go func() {
+		defer close(commits)
+		m.commitAll(ctx)
+	}()
+	m.poll(ctx)
+	m.end(m.all(), b.cfg.DrainTimeout)
+	<-commits
+	// Crash here: what was delivered and not committed is delivered again.
+	m.commit(context.WithoutCancel(ctx))
+	cl.CloseAllowingRebalance()
+	return nil
+}
+
+func (m *member) consuming() []kgo.Opt {
+	cfg := m.b.cfg
+	o := []kgo.Opt{
+		kgo.ConsumerGroup(m.s.Group),
+		kgo.ConsumeTopics(m.s.Topics...),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.DisableAutoCommit(),
+		kgo.BlockRebalanceOnPoll(),
+		kgo.SessionTimeout(cfg.SessionTimeout),
+		kgo.HeartbeatInterval(max(cfg.SessionTimeout/10, 300*time.Millisecond)),
+		kgo.RebalanceTimeout(cfg.DrainTimeout + cfg.SessionTimeout),
+		kgo.FetchMaxBytes(fetchBytes),
+		kgo.FetchMaxPartitionBytes(partitionBytes),
+		kgo.FetchMaxWait(500 * time.Millisecond),
+		kgo.OnPartitionsRevoked(func(ctx context.Context, _ *kgo.Client, gone map[string][]int32) { m.revoked(ctx, gone) }),
+		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, gone map[string][]int32) { m.lost(gone) }),
+	}
+	if cfg.InstanceID != "" {
+		o = append(o, kgo.InstanceID(cfg.InstanceID))
+	}
+	return o
+}
+
+// record decodes what was read.
+func record(r *kgo.Record) settle.Record {
+	headers := decodeHeaders(r.Headers)
+	e, err := settle.DecodeEnvelope(r.Value, headers)
+	if err == nil {
+		e.Topic = r.Topic
+	}
+	return settle.Record{
+		Position: r.Offset, Event: e, DecodeErr: err, Raw: r.Value, Headers: headers, Key: string(r.Key), RecordedAt: r.Timestamp,
+		At: settle.Coordinates{Topic: r.Topic, Partition: int(r.Partition), Offset: r.Offset},
+	}
+}
