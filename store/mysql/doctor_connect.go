@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -30,7 +31,7 @@ func unreachable(err error, cfg *driver.Config) error {
 	var n net.Error
 	switch {
 	case errors.As(err, &e):
-		return why(e.Message, refusal(e.Number, cfg))
+		return why(e.Message, refusal(e, cfg))
 	case errors.As(err, &dns):
 		return why("the name of the host can't be resolved", "put the right host into the URL")
 	case errors.Is(err, context.Canceled):
@@ -45,15 +46,22 @@ func unreachable(err error, cfg *driver.Config) error {
 	return why(err.Error(), "is it a MySQL or MariaDB server?")
 }
 
+// namedAccount is the account that a refusal names, as SQL writes it.
+var namedAccount = regexp.MustCompile(`'[^']*'@'[^']*'`)
+
 // refusal is what mends a server's no.
-func refusal(code uint16, cfg *driver.Config) string {
-	switch code {
+func refusal(e *driver.MySQLError, cfg *driver.Config) string {
+	switch e.Number {
 	case codePassword:
 		return fmt.Sprintf("put the right password into the URL, or ALTER USER %s IDENTIFIED BY '…'", cfg.User)
 	case codeNoDatabase:
 		return "CREATE DATABASE " + quoted(cfg.DBName)
 	case codeNoGrant:
-		return fmt.Sprintf("GRANT ALL ON %s.* TO %s", quoted(cfg.DBName), cfg.User)
+		account := namedAccount.FindString(e.Message)
+		if account == "" {
+			account = cfg.User
+		}
+		return fmt.Sprintf("GRANT SELECT, INSERT, UPDATE, DELETE ON %s.* TO %s", quoted(cfg.DBName), account)
 	case codeTooMany:
 		return "end idle connections, or raise max_connections"
 	}

@@ -108,12 +108,17 @@ func TestADoctorNamesTheRightsThatAUserLacks(t *testing.T) {
 
 func TestADoctorSaysWhyThereIsNoConnection(t *testing.T) {
 	at := serverForTest(t)
+	stranger := "t" + strings.ReplaceAll(settle.NewID(), "-", "")[20:]
+	execForTest(t, at, "CREATE USER "+stranger+"@'%' IDENTIFIED BY 'pw'")
+	t.Cleanup(func() { execForTest(t, at, "DROP USER "+stranger+"@'%'") })
 	for name, c := range map[string]struct {
 		spoil func(u *url.URL)
 		want  string
 	}{
-		"a wrong password":     {func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), "s3cret") }, "put the right password into the URL"},
-		"a missing database":   {func(u *url.URL) { u.Path = "/test_is_not_there" }, "CREATE DATABASE `test_is_not_there`"},
+		"a wrong password":   {func(u *url.URL) { u.User = url.UserPassword(u.User.Username(), "s3cret") }, "put the right password into the URL"},
+		"a missing database": {func(u *url.URL) { u.Path = "/test_is_not_there" }, "CREATE DATABASE `test_is_not_there`"},
+		"a right is missing": {func(u *url.URL) { u.User = url.UserPassword(stranger, "pw") },
+			".* TO '" + stranger + "'@'%'"},
 		"nobody listens":       {func(u *url.URL) { u.Host = "127.0.0.1:1" }, "nothing listens there"},
 		"a setting not known":  {func(u *url.URL) { u.RawQuery = "charset=latin1" }, `"charset" is not known`},
 		"an unknown host name": {func(u *url.URL) { u.Host = "no-such-host.invalid:3306" }, "can't be resolved"},
