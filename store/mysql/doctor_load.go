@@ -2,8 +2,6 @@ package mysql
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -22,33 +20,45 @@ func (x *examination) loadChecks() []check {
 	}
 }
 
-const leader = `SELECT l.owner, l.epoch, l.clean, l.deaths, coalesce((SELECT r.expires_at > UTC_TIMESTAMP(6) FROM settle_renewal r
- WHERE r.scope = '` + relayScope + `' AND r.name = l.lane AND r.epoch = l.epoch ORDER BY r.renewal_no DESC LIMIT 1), false)
-FROM t_outbox_lease l WHERE l.epoch > 0 AND l.lane = 0`
+// Lanes that have ended are left out; before there were several, none had.
+const leaders = `SELECT l.lane, l.owner, l.epoch, l.clean, l.deaths, coalesce((SELECT r.expires_at > UTC_TIMESTAMP(6) FROM settle_renewal r
+ WHERE r.scope = '` + relayScope + `' AND r.name = CAST(l.lane AS CHAR) AND r.epoch = l.epoch ORDER BY r.renewal_no DESC LIMIT 1), false)
+FROM t_outbox_lease l WHERE l.epoch > 0%s ORDER BY l.lane`
+
+// lanesSince is the version of the schema from which on there are several lanes.
+const lanesSince = 5
 
 func (x *examination) relay(ctx context.Context) (diagnosis, error) {
 	var has bool
 	if err := x.db.QueryRowContext(ctx, hasTables).Scan(&has); err != nil || !has {
 		return sound("no relay has been here"), err
 	}
+	living := ""
+	if x.version >= lanesSince {
+		living = " AND NOT l.ended"
+	}
+	var p problems
+	var good []string
 	var owner string
 	var epoch int64
-	var deaths int
+	var lane, deaths int
 	var clean, runs bool
-	err := x.db.QueryRowContext(ctx, leader).Scan(&owner, &epoch, &clean, &deaths, &runs)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return sound("no relay has been here"), nil
-	case err != nil:
-		return diagnosis{}, err
-	case deaths > 0:
-		return diagnosis{doctor.Warn, fmt.Sprintf("the %d leaders before %s died soon after they took over", deaths, owner), "look into its log; settle dead list shows an event that kills"}, nil
-	case clean:
-		return sound("given back by %s, epoch %d", owner, epoch), nil
-	case runs:
-		return sound("%s leads, epoch %d", owner, epoch), nil
+	err := each(ctx, x.db, []any{&lane, &owner, &epoch, &clean, &deaths, &runs}, func() {
+		switch {
+		case deaths > 0:
+			p.add(fmt.Sprintf("lane %d: the %d leaders before %s died soon after they took over", lane, deaths, owner), "look into its log; settle dead list shows an event that kills")
+		case clean:
+			good = append(good, fmt.Sprintf("lane %d: given back by %s, epoch %d", lane, owner, epoch))
+		case runs:
+			good = append(good, fmt.Sprintf("lane %d: %s leads, epoch %d", lane, owner, epoch))
+		default:
+			p.add(fmt.Sprintf("lane %d: %s ended without giving the lease back, and nobody has taken over", lane, owner), "start settle serve")
+		}
+	}, fmt.Sprintf(leaders, living))
+	if len(good) == 0 {
+		good = []string{"no relay has been here"}
 	}
-	return diagnosis{doctor.Warn, owner + " ended without giving the lease back, and nobody has taken over", "start settle serve"}, nil
+	return p.diagnosis(doctor.Warn, "%s", strings.Join(good, "; ")), err
 }
 
 // Times of innodb_trx are in the zone of the server's machine.

@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -66,5 +67,46 @@ func TestARowThatIsOpenDuringARestartIsSentWhenItCommits(t *testing.T) {
 	p, err := l.Side(t.Context(), relay.SideQuery{Side: relay.SideExtra, MaxRows: 10, MaxBytes: 1000})
 	if err != nil || len(p.Rows) != 1 || p.Rows[0].Event.ID != "open" {
 		t.Errorf("listed are %+v, %v", p.Rows, err)
+	}
+}
+
+func TestARestartOfADividedTableIsThePositionOfEveryLane(t *testing.T) {
+	s := OpenForTest(t, DatabaseForTest(t), Config{})
+	l, lease := sentForTest(t, s)
+	orderLanes(t, s, 2)
+	lease.Ended = true
+	if err := l.Resign(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	// One lane was led since, the other never.
+	first := s.Log()
+	led, err := first.Lead(t.Context(), "me", 1, time.Minute)
+	if err != nil || !led.Held {
+		t.Fatal(led, err)
+	}
+	if _, err := s.Governance().Restart(t.Context(), somebody, 1); !errors.Is(err, govern.ErrLeads) {
+		t.Errorf("while one lane is led a restart says %v", err)
+	}
+	if err := first.Resign(t.Context(), led); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := s.Governance().Restart(t.Context(), somebody, 2); err != nil || r.From != 2 || r.Sent != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for lane := 1; lane <= 2; lane++ {
+		log := s.Log()
+		led, err := log.Lead(t.Context(), "me", lane, time.Minute)
+		if err != nil || !led.Held {
+			t.Fatal(led, err)
+		}
+		st, err := log.Load(t.Context(), led)
+		if err != nil || len(st.Checkpoint.Readers) != 1 || st.Checkpoint.Readers[0].Cursor != 1 || st.Checkpoint.Readers[0].CursorEvent != "a" {
+			t.Errorf("lane %d begins with %+v, %v; want id 1", lane, st.Checkpoint, err)
+		}
+	}
+	// A division that has not begun starts there, too.
+	orderLanes(t, s, 3)
+	if _, err := s.Governance().Restart(t.Context(), somebody, 1); !errors.Is(err, govern.ErrLeads) {
+		t.Errorf("while both are led a restart says %v", err)
 	}
 }
