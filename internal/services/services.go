@@ -48,7 +48,14 @@ func Up(t testing.TB, names []string, beside ...string) (all []*Service) {
 		env = append(env, "SETTLE_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))+"_PORT="+freePort(t))
 	}
 	last := &Service{t: t, env: env, name: names[len(names)-1], dir: dir}
-	t.Cleanup(func() { last.run("down") })
+	t.Cleanup(func() {
+		for _, s := range all {
+			if t.Failed() {
+				t.Logf("the log of %s ends so:\n%s", s.name, s.run("logs", s.name))
+			}
+		}
+		last.run("down")
+	})
 	for line := range strings.Lines(last.run("up", last.name)) {
 		name, at, _ := strings.Cut(strings.TrimSpace(line), " ")
 		all = append(all, &Service{t: t, env: env, dir: dir, name: name, url: parse(t, at)})
