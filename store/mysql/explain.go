@@ -32,7 +32,7 @@ func explain(err error) error {
 	}
 	switch e.Number {
 	case codePassword:
-		return fmt.Errorf("the server refuses this user or password: %w", err)
+		return fmt.Errorf("the server refuses this user or password; ALTER USER … IDENTIFIED BY '…' sets one: %w", err)
 	case codeNoDatabase:
 		return fmt.Errorf("the database does not exist; CREATE DATABASE … makes it: %w", err)
 	case codeNoGrant, codeNoRight:
