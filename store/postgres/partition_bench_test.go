@@ -84,6 +84,7 @@ func benchRetained(b *testing.B, width int64) (*Log, relay.Lease) {
 			b.Fatal(err)
 		}
 		PartitionForTest(b, at, width)
+		repartitioned(b, at, width, retainedRows/width+1)
 	}
 	for range 10 {
 		if _, err := s.own.Exec(b.Context(), benchDone, retainedRows/10); err != nil {

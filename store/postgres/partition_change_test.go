@@ -44,7 +44,7 @@ func appendOne(t *testing.T, s *Store, id string) error {
 }
 
 func TestAnOutboxInUseIsDividedAndMadeOneAgain(t *testing.T) {
-	at := DatabaseForTest(t)
+	at := DatabaseForTest(t) + "&synchronous_commit=off"
 	s := OpenForTest(t, at, Config{})
 	reader := "reader_" + strings.ReplaceAll(settle.NewID(), "-", "")
 	plant(t, s, "CREATE ROLE "+reader+"; GRANT SELECT ON t_outbox_event TO "+reader)
@@ -84,7 +84,7 @@ func TestAnOutboxInUseIsDividedAndMadeOneAgain(t *testing.T) {
 // A program that began before the outbox was divided is told once, and what it
 // stores under an id of its own is refused twice, in whatever partition.
 func TestAnEventIDIsRefusedInWhateverPartitionItStands(t *testing.T) {
-	at := DatabaseForTest(t)
+	at := DatabaseForTest(t) + "&synchronous_commit=off"
 	s := OpenForTest(t, at, Config{})
 	if err := appendOne(t, s, "a"); err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestWhatDependsOnTheTableKeepsItFromBeingDivided(t *testing.T) {
 		"foreign key":     "CREATE TABLE mine (id bigint REFERENCES t_outbox_event)",
 		"sequence is at ": `INSERT INTO t_outbox_event (id, event_id, event_type, aggregate_id, payload) VALUES (1000000000, 'far', 'x', 'k', '')`,
 	} {
-		at := DatabaseForTest(t)
+		at := DatabaseForTest(t) + "&synchronous_commit=off"
 		s := OpenForTest(t, at, Config{})
 		plant(t, s, plants)
 		if steps, err := changePartitions(t, at, 10); !errors.Is(err, migrate.ErrNotDivided) || !strings.Contains(err.Error(), what) {
@@ -155,7 +155,7 @@ func partitionWidth(t *testing.T, at string) (int64, error) {
 }
 
 func TestTheSearchIndexesOfPartitionsComeAndGo(t *testing.T) {
-	at := DatabaseForTest(t)
+	at := DatabaseForTest(t) + "&synchronous_commit=off"
 	PartitionForTest(t, at, 5)
 	s := OpenForTest(t, at, Config{})
 	for i := range 12 {

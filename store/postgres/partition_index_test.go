@@ -12,7 +12,7 @@ import (
 // A page is read in the order of the partitions, from that of the cursor on and
 // no further than it is full, by a plan that is made once.
 func TestAPollOfPartitionsBeginsAtTheCursorsAndSortsNothing(t *testing.T) {
-	at := DatabaseForTest(t)
+	at := DatabaseForTest(t) + "&synchronous_commit=off"
 	PartitionForTest(t, at, 2000) // ids up to 20,000: eight, and one without an end
 	s := OpenForTest(t, at, Config{})
 	fill(t, s)
@@ -29,7 +29,7 @@ func TestAPollOfPartitionsBeginsAtTheCursorsAndSortsNothing(t *testing.T) {
 }
 
 func TestNoQueryOfTheRelayReadsAWholePartition(t *testing.T) {
-	at := DatabaseForTest(t)
+	at := DatabaseForTest(t) + "&synchronous_commit=off"
 	PartitionForTest(t, at, 2000)
 	s := OpenForTest(t, at, Config{})
 	fill(t, s)

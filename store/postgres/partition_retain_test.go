@@ -36,7 +36,7 @@ type retiring struct {
 
 func newRetiring(t *testing.T, f relay.Flush) *retiring {
 	t.Helper()
-	r := &retiring{T: t, at: DatabaseForTest(t), now: time.Now()}
+	r := &retiring{T: t, at: DatabaseForTest(t) + "&synchronous_commit=off", now: time.Now()}
 	PartitionForTest(t, r.at, 10)
 	r.s = OpenForTest(t, r.at, Config{Clock: func() time.Time { return r.now }})
 	if _, err := r.s.own.Exec(t.Context(), oldRows, 1, 60, "t"); err != nil {
@@ -165,7 +165,7 @@ func TestALateRowOfAPartitionThatHasGoneIsSent(t *testing.T) {
 // What is looked at a part at a time may change in between.
 func TestARowThatComesWhileItsPartitionIsLookedAtStays(t *testing.T) {
 	const width = lookedIDs * 2
-	at := DatabaseForTest(t)
+	at := DatabaseForTest(t) + "&synchronous_commit=off"
 	PartitionForTest(t, at, width)
 	s := OpenForTest(t, at, Config{})
 	for _, q := range []string{"SELECT setval('t_outbox_event_id_seq', $1::bigint - 1), $2::text", strings.Replace(oldRows, "$3::text", "'t'", 1)} {

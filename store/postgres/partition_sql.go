@@ -31,23 +31,39 @@ type querying interface {
 }
 
 func findPartitions(ctx context.Context, q querying) (d layoutFound, err error) {
-	if err := q.QueryRow(ctx, isPartitioned).Scan(&d.is); err != nil || !d.is {
-		return d, err
+	for range 10 {
+		d = layoutFound{}
+		if err := q.QueryRow(ctx, isPartitioned).Scan(&d.is); err != nil || !d.is {
+			return d, err
+		}
+		if torn, err := d.read(ctx, q); err != nil || !torn {
+			return d, err
+		}
 	}
+	return d, nil
+}
+
+// read reads the partitions. It is torn when one of them went meanwhile: the
+// range is asked of the newest catalog.
+func (d *layoutFound) read(ctx context.Context, q querying) (torn bool, err error) {
 	rows, err := q.Query(ctx, readOutboxPartitions)
 	if err != nil {
-		return d, err
+		return false, err
 	}
 	known := true
-	var name, bound string
+	var name string
+	var bound *string
 	_, err = pgx.ForEachRow(rows, []any{&name, &bound}, func() error {
-		p, ok := partitionOf(name, bound)
+		if torn = torn || bound == nil; torn {
+			return nil
+		}
+		p, ok := partitionOf(name, *bound)
 		known = known && ok
 		d.parts = append(d.parts, p)
 		return nil
 	})
-	d.whole = known && d.parts.whole()
-	return d, err
+	d.whole = known && !torn && d.parts.whole()
+	return torn, err
 }
 
 // lookWhetherPartitioned takes note of the layout: others may change it.

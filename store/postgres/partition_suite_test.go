@@ -1,7 +1,10 @@
 package postgres_test
 
 import (
+	"database/sql"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/settlemq/settle/store/postgres"
@@ -11,8 +14,16 @@ import (
 
 // The relay does not know whether the outbox is in partitions. They are so narrow
 // here that each rule meets several, and that some go.
+// The plain run asks those that partitions are in the way of.
 func TestAPartitionedOutboxKeepsEveryRuleOfTheSuite(t *testing.T) {
-	storetest.RunOutbox(t, partitionedOutboxes(t))
+	all := os.Getenv("SETTLE_TEST_ALL") != ""
+	later := map[string]string{}
+	for _, c := range storetest.OutboxCases[*sql.Tx]() {
+		if !all && !slices.ContainsFunc([]string{"deleted", "deletion", "event id", "hole", "late", "byte for byte"}, func(word string) bool { return strings.Contains(c.Name, word) }) {
+			later[c.Name] = "set SETTLE_TEST_ALL=1; the plain run asks it of an outbox that is one table"
+		}
+	}
+	storetest.RunOutboxExcept(t, later, partitionedOutboxes(t))
 }
 
 func TestLanesOfAPartitionedOutboxKeepEveryRuleOfTheSuite(t *testing.T) {

@@ -132,7 +132,7 @@ func (l *searchIndexes) partitions(ctx context.Context) (names []string, err err
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var name string
-		if err := rows.Scan(&name, new(string)); err != nil {
+		if err := rows.Scan(&name, new(sql.NullString)); err != nil {
 			return nil, explain(err)
 		}
 		names = append(names, name)
