@@ -78,9 +78,9 @@ const (
 	sealedBytes = 32 << 20
 )
 
-// keepPartitions drops partitions of which every row would be deleted, at most
-// about limit rows' worth, and makes others ahead. It returns how many rows went,
-// and the time before which rows are to be deleted one by one: in partitions
+// keepPartitions drops partitions of which every row would be deleted, one where
+// it has limit rows, and makes others ahead. It returns how many rows went, or are
+// found to go, and the time before which rows are to be deleted one by one: in partitions
 // that is twice as long ago, for most go with their partition.
 func (l *Log) keepPartitions(ctx context.Context, lease relay.Lease, before time.Time, limit int) (gone int, rest time.Time, err error) {
 	if l.s.adopted != nil {
@@ -199,7 +199,7 @@ func (k *keeping) retire(ctx context.Context) error {
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) || newest.Valid && !newest.Time.Before(k.before) {
 		return err
 	}
-	x := k.l.examined(old, k.lease.Epoch, k.l.s.now())
+	x := k.l.examined(old, k.lease.Epoch)
 	if err := k.look(ctx, x); err != nil || x.next < old.until || len(x.stay) > keptRows {
 		return err
 	}

@@ -3,6 +3,8 @@ package postgres
 import (
 	"math/big"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // What could not be had is asked for less and less often: each time, inserts may
@@ -40,11 +42,12 @@ func (l *Log) isPutOff(now time.Time) bool {
 const stateTooLong = "57014"
 
 // examining is a partition that may go, as far as its rows were looked at. What
-// is done stays done as long as one relay leads; a row that may not go yet is
-// taken over, though it may be done meanwhile.
+// is done stays done as long as one relay leads on one run of a server; a row that
+// may not go yet is taken over, though it may be done meanwhile.
 type examining struct {
 	of    partition
 	epoch int64
+	run   pgtype.Timestamptz
 	begun time.Time
 	// next is the first id that was not looked at.
 	next int64
@@ -75,10 +78,12 @@ func (x *examining) report() int {
 }
 
 // examined is the partition that is looked at; from its beginning where it is
-// another, another epoch has begun, or too much in it had to stay long ago.
-func (l *Log) examined(p partition, epoch int64, now time.Time) *examining {
-	if x := l.partition; x == nil || x.of != p || x.epoch != epoch || len(x.stay) > keptRows && now.Sub(x.begun) > lastPause {
-		l.partition = &examining{of: p, epoch: epoch, begun: now, next: p.from}
+// another, another epoch or another run of a server has begun, or too much in it
+// had to stay long ago.
+func (l *Log) examined(p partition, epoch int64) *examining {
+	now, run := l.s.now(), l.serverRun()
+	if x := l.partition; x == nil || x.of != p || x.epoch != epoch || x.run != run || len(x.stay) > keptRows && now.Sub(x.begun) > lastPause {
+		l.partition = &examining{of: p, epoch: epoch, run: run, begun: now, next: p.from}
 	}
 	return l.partition
 }
