@@ -28,6 +28,7 @@ var imports = map[string]struct{ ours, others []string }{
 	"broker/memory":          {ours: []string{"", "broker/internal/claims"}},
 	"broker/nats":            {ours: []string{"", "broker/internal/claims"}, others: []string{"github.com/nats-io/nats.go"}},
 	"broker/nats/embedded":   {ours: []string{""}, others: []string{"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "golang.org/x/sys"}},
+	"broker/rabbitmq":        {ours: []string{""}, others: []string{"github.com/rabbitmq/amqp091-go"}},
 
 	"doctor": {},
 
@@ -46,7 +47,7 @@ var imports = map[string]struct{ ours, others []string }{
 	"govern": {ours: []string{""}},
 	"drill":  {ours: []string{""}, others: []string{"modernc.org/sqlite", "github.com/jackc/pgx/v5", "github.com/go-sql-driver/mysql", "golang.org/x/sys"}},
 
-	"dial":                    {ours: []string{"", "broker/kafka", "broker/memory", "broker/nats", "broker/nats/embedded", "store/migrate", "store/mysql", "store/postgres", "store/sqlite", "relay", "govern", "doctor"}},
+	"dial":                    {ours: []string{"", "broker/kafka", "broker/memory", "broker/nats", "broker/nats/embedded", "broker/rabbitmq", "store/migrate", "store/mysql", "store/postgres", "store/sqlite", "relay", "govern", "doctor"}},
 	"examples/shop":           {ours: []string{"", "relay", "consumer", "dial", "govern", "store/sqlite", "examples/shop/lifecycle", "examples/shop/outside"}, others: []string{"golang.org/x/sync", "golang.org/x/sys"}},
 	"examples/shop/lifecycle": {},
 	"examples/shop/outside":   {ours: []string{""}, others: []string{"modernc.org/sqlite", "github.com/sony/gobreaker/v2"}},

@@ -10,6 +10,7 @@ import (
 	"github.com/settlemq/settle/broker/kafka"
 	"github.com/settlemq/settle/broker/memory"
 	"github.com/settlemq/settle/broker/nats"
+	"github.com/settlemq/settle/broker/rabbitmq"
 )
 
 // BrokerConfig says how a broker is used. The zero value works.
@@ -17,6 +18,10 @@ type BrokerConfig struct {
 	// Topics are made by Broker when they are missing. Defaults to none: a
 	// topic is made when it is first used.
 	Topics []string
+	// Groups are the consumer groups of Topics, for a broker that keeps events
+	// only for the groups that it knows (RabbitMQ). Defaults to none: such a
+	// group receives what is published after its first Subscribe.
+	Groups []string
 	// Logger takes warnings. Defaults to none.
 	Logger *slog.Logger
 }
@@ -24,8 +29,11 @@ type BrokerConfig struct {
 // CheckBroker returns a *URLError if a URL can't be that of a broker. It does
 // no I/O.
 func CheckBroker(rawURL string) error {
-	if isKafka(rawURL) {
+	switch {
+	case isKafka(rawURL):
 		return checkKafka(rawURL)
+	case rabbitmq.IsURL(rawURL):
+		return checkRabbitMQ(rawURL)
 	}
 	_, err := brokerURL(rawURL)
 	return err
@@ -37,6 +45,13 @@ func isKafka(rawURL string) bool { return strings.HasPrefix(rawURL, "kafka://") 
 func checkKafka(rawURL string) error {
 	if err := kafka.CheckURL(rawURL); err != nil {
 		return &URLError{Kind: "broker", Wrong: "kafka://…", Reason: err.Error() + ", in", Right: brokerURLs()[1:2]}
+	}
+	return nil
+}
+
+func checkRabbitMQ(rawURL string) error {
+	if err := rabbitmq.CheckURL(rawURL); err != nil {
+		return &URLError{Kind: "broker", Wrong: "rabbitmq://…", Reason: err.Error() + ", in", Right: brokerURLs()[2:3]}
 	}
 	return nil
 }
@@ -64,6 +79,12 @@ func Broker(ctx context.Context, rawURL string, cfg BrokerConfig) (settle.Broker
 			return nil, err
 		}
 		return kafka.Open(ctx, rawURL, kafka.Config{Topics: cfg.Topics, Declare: true, Log: cfg.Logger})
+	}
+	if rabbitmq.IsURL(rawURL) {
+		if err := checkRabbitMQ(rawURL); err != nil {
+			return nil, err
+		}
+		return rabbitmq.Open(ctx, rawURL, rabbitmq.Config{Topics: cfg.Topics, Groups: cfg.Groups, Declare: true, Log: cfg.Logger})
 	}
 	u, err := brokerURL(rawURL)
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 )
 
 var deliverCases = []testCase{
-	{name: "each group receives every event", test: everyGroup},
-	{name: "the members of a group share its events", test: membersShare},
-	{name: "after an error the same records are delivered again, from the first", test: errorRedelivers},
-	{name: "a slow sink holds up its own partition only, and is not called twice at once", test: slowSink},
-	{name: "one delivery keeps to MaxRecords and MaxBytes", test: bounds},
-	{name: "a foreign record is delivered with its bytes and the reason", needs: AbilityForeign, test: foreignRecord},
-	{name: "Subscribe waits for the delivery in flight when its context ends", test: waitsForDelivery},
-	{name: "a member that goes on after another reads what is left, and nothing again", test: goesOn},
+	{name: "each group receives every event", groups: []string{"first", "second"}, test: everyGroup},
+	{name: "the members of a group share its events", groups: []string{"shared"}, test: membersShare},
+	{name: "after an error the same records are delivered again, from the first", groups: []string{"failing"}, test: errorRedelivers},
+	{name: "a slow sink holds up its own partition only, and is not called twice at once", groups: []string{"slow"}, test: slowSink},
+	{name: "one delivery keeps to MaxRecords and MaxBytes", groups: []string{"bounded"}, test: bounds},
+	{name: "a foreign record is delivered with its bytes and the reason", needs: AbilityForeign, groups: []string{"foreign"}, test: foreignRecord},
+	{name: "Subscribe waits for the delivery in flight when its context ends", groups: []string{"waiting"}, test: waitsForDelivery},
+	{name: "a member that goes on after another reads what is left, and nothing again", groups: []string{"going-on"}, test: goesOn},
 	{name: "an invalid subscription is refused at once", test: invalidSubscription},
 }
 
@@ -34,7 +34,12 @@ func everyGroup(t testing.TB, h Harness) {
 	publish(t, h, h.Broker, batch[50:])
 	first.awaitAll(batch)
 	second.awaitAll(batch)
-	late := newGroup(t, h, "late") // starts at the earliest record
+	late := newGroup(t, h, "late") // starts at the earliest record, if it is kept
+	if h.Introduce != nil {
+		h.Introduce(t, "late")
+		batch = messages(h, "later", 100, 32)
+		publish(t, h, h.Broker, batch)
+	}
 	late.join(joining{})
 	late.awaitAll(batch)
 }
@@ -107,15 +112,17 @@ func errorRedelivers(t testing.TB, h Harness) {
 }
 
 func slowSink(t testing.TB, h Harness) {
-	slow := message(h, "slow", 1)
-	slowAt := publish(t, h, h.Broker, []settle.Message{slow})[0].At.Partition
+	first := append(messages(h, "other", 50, 50), message(h, "slow", 1))
+	publish(t, h, h.Broker, first)
 	release := make(chan struct{})
 	var once sync.Once
 	open := func() { once.Do(func() { close(release) }) }
 	t.Cleanup(open)
 	g := newGroupWithLease(t, h, "slow", leaseTime/4)
+	var slowAt atomic.Int64
+	slowAt.Store(-1)
 	g.join(joining{hook: func(ctx context.Context, p settle.Partition, _ []settle.Record) error {
-		if p.Number != slowAt {
+		if int64(p.Number) != slowAt.Load() {
 			return nil
 		}
 		select {
@@ -125,13 +132,20 @@ func slowSink(t testing.TB, h Harness) {
 			return ctx.Err()
 		}
 	}})
-	all := messages(h, "other", 100, 50)
+	g.awaitAll(first)
+	at := map[string]int{} // where each key is
+	for _, a := range g.all() {
+		at[a.record.Key] = a.partition
+	}
+	slowAt.Store(int64(at["slow"]))
+	slow, all := message(h, "slow", 2), messages(h, "other", 100, 50)[50:]
 	var others []settle.Message
-	for i, r := range publish(t, h, h.Broker, all) {
-		if r.At.Partition != slowAt {
-			others = append(others, all[i])
+	for _, m := range all {
+		if at[m.Event.Key()] != at["slow"] {
+			others = append(others, m)
 		}
 	}
+	publish(t, h, h.Broker, append([]settle.Message{slow}, all...))
 	g.awaitAll(others)
 	time.AfterFunc(leaseTime/2, open) // two leases are renewed while the sink is busy
 	g.awaitAll(append(all, slow))

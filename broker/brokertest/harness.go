@@ -29,6 +29,12 @@ type Harness struct {
 	// Forgets says that the broker keeps no ids of messages: what is published
 	// again after an unknown outcome may be a second copy. Defaults to false.
 	Forgets bool
+	// Introduce makes a group known to a broker that keeps records only for the
+	// groups that are known when they are published. The suite introduces every
+	// group of a case ahead, but for one that comes late: of it is asked that it
+	// receives what is published from then on. Defaults to none: a group that
+	// comes late reads from the earliest record.
+	Introduce func(t testing.TB, group string)
 	// Patience is how long the suite waits for what has to happen. Defaults to
 	// 20 s.
 	Patience time.Duration
@@ -79,6 +85,8 @@ type testCase struct {
 	// leased cases are about floors and leases, which a broker that assigns
 	// partitions does not have.
 	leased bool
+	// groups read what was published before they join.
+	groups []string
 	test   func(t testing.TB, h Harness)
 }
 
@@ -101,6 +109,11 @@ func (c testCase) run(t testing.TB, open func(t testing.TB) Harness) {
 			t.Fatalf("the harness lacks the ability %s and does not say so in Without", c.needs)
 		}
 		t.Skipf("NOT PROVED for this broker: the harness lacks the ability %s", c.needs)
+	}
+	if h.Introduce != nil {
+		for _, group := range c.groups {
+			h.Introduce(t, group)
+		}
 	}
 	c.test(t, h)
 }

@@ -12,8 +12,8 @@ import (
 )
 
 var lifeCases = []testCase{
-	{name: "Close while busy ends every call, and what was acknowledged is held", test: closeWhileBusy},
-	{name: "kills of the broker under load lose nothing acknowledged and keep the order", needs: AbilityRestart, test: restartUnderLoad},
+	{name: "Close while busy ends every call, and what was acknowledged is held", groups: []string{"busy"}, test: closeWhileBusy},
+	{name: "kills of the broker under load lose nothing acknowledged and keep the order", needs: AbilityRestart, groups: []string{"shaken"}, test: restartUnderLoad},
 }
 
 func closeWhileBusy(t testing.TB, h Harness) {

@@ -12,7 +12,7 @@ import (
 )
 
 var ownerCases = []testCase{
-	{name: "what a member had in hand when it died is delivered to another", test: deadMember},
+	{name: "what a member had in hand when it died is delivered to another", groups: []string{"mortal"}, test: deadMember},
 	{name: "a member whose partition was taken gets nothing more of it", leased: true, test: takenPartition},
 	{name: "a member that can't renew stops before its lease ends", leased: true, test: notRenewed},
 	{name: "a floor of another life of the topic stops the subscription", leased: true, test: otherLife},

@@ -17,9 +17,9 @@ import (
 var publishCases = []testCase{
 	{name: "an acknowledged message is in the log once, where its receipt says", test: acknowledgedIsLogged},
 	{name: "what was acknowledged survives a kill of the broker", needs: AbilityRestart, test: acknowledgedSurvives},
-	{name: "events of a key keep their order, with many keys and publishers", test: orderPerKey},
-	{name: "the largest event arrives, and one byte over the broker's limit is refused for good", test: sizeLimit},
-	{name: "payloads, headers and fields arrive exactly", test: exactContent},
+	{name: "events of a key keep their order, with many keys and publishers", groups: []string{"order"}, test: orderPerKey},
+	{name: "the largest event arrives, and one byte over the broker's limit is refused for good", groups: []string{"large"}, test: sizeLimit},
+	{name: "payloads, headers and fields arrive exactly", groups: []string{"exact"}, test: exactContent},
 	{name: "a topic that does not exist is a topic error", needs: AbilityMissingTopic, test: missingTopic},
 	{name: "behind a refused message its key waits and its neighbours do not", test: refusedMessage},
 	{name: "publishing and subscribing after Close say ErrClosed", test: afterClose},
