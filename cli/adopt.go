@@ -33,8 +33,8 @@ func (as *adopting) flags(c *cobra.Command) {
 	f.BoolVar(&as.yes, "yes", false, "adopt: do what the plan says")
 	f.BoolVar(&as.again, "again", false, "adopt: begin anew with an adopted table on which another relay has worked since")
 	f.BoolVar(&as.asJSON, "json", false, "adopt: print the plan as JSON")
-	f.StringVar(&as.table, "table", "", "adopt: the table with its schema (default public.t_outbox_event)")
-	f.StringVar(&as.log, "consume-log", "", "adopt: the consume log that foreign consumers share, with its schema (default public.t_message_consume_log where it has the classic columns)")
+	f.StringVar(&as.table, "table", "", "adopt: the table with its schema or database (default public.t_outbox_event, or t_outbox_event in the database of the URL)")
+	f.StringVar(&as.log, "consume-log", "", "adopt: the consume log that foreign consumers share, with its schema or database (default t_message_consume_log beside the table where it has the classic columns)")
 	f.StringArrayVar(&as.logStatus, "consume-status", nil, "adopt: a word that the consume log's status has, as KIND=WORD; kinds are success, processing, failed; may be repeated")
 	f.StringVar(&as.zone, "zone", "", "adopt: time zone of columns that have none (default: that of the database session)")
 	f.StringVar(&as.topic, "topic", "", "adopt: topic of events for which --topic-of has none (default order-domain-event)")
@@ -193,7 +193,7 @@ func (a *app) adoptNow(ctx context.Context, adopter dial.Adopter, asJSON bool) e
 	if p.Adopted {
 		verb = "read as said above, by processes that start from now on"
 	}
-	_, err = fmt.Fprintf(a.Out, "%s is %s. Settle's URL for it is the one given with ?search_path=%s.\n", cmp.Or(p.Table, p.ConsumeLog), verb, p.Schema)
+	_, err = fmt.Fprintf(a.Out, "%s is %s. Settle's URL for it is the one given with %s.\n", cmp.Or(p.Table, p.ConsumeLog), verb, p.Reach)
 	return err
 }
 
@@ -204,7 +204,7 @@ func printAdoption(w io.Writer, p migrate.AdoptPlan) error {
 		fmt.Fprintf(&b, "%-10s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	whole := len(p.Refusals) == 0 && p.Table != ""
-	line("table", "%s; Settle's own tables are in schema %s", cmp.Or(p.Table, p.ConsumeLog), p.Schema)
+	line("table", "%s; Settle's own tables are in %s", cmp.Or(p.Table, p.ConsumeLog), p.Place)
 	for _, c := range p.Columns {
 		line("column", "%s %s: %s", c.Name, c.Type, c.Read)
 	}

@@ -117,18 +117,18 @@ func TestRestartSaysThatRowsWhichTheOwnersTableCallsSentAreNotCounted(t *testing
 func TestWrongWordsOfAnAdoptionAreWrongUsage(t *testing.T) {
 	const at = "postgres://ann:c4n4ry@127.0.0.1:1/x"
 	for says, args := range map[string][]string{
-		"--zone belongs to --adopt":       {"--db", at, "--zone", "UTC"},
-		"want TYPE=TOPIC":                 {"--adopt", "--db", at, "--topic-of", "orders"},
-		"want KIND=WORD":                  {"--adopt", "--db", at, "--status", "lost=LOST"},
-		"--wait -5s: it must be above 0":  {"--adopt", "--db", at, "--wait", "-5s"},
-		"a topic that ":                   {"--adopt", "--db", at, "--topic", strings.Repeat("t", settle.MaxField+1)},
-		"a topic that":                    {"--adopt", "--db", at, "--topic-of", "x=a\nb"},
-		"SENT is said to be sent as well": {"--adopt", "--db", at, "--status", "sent=SENT", "--status", "pending=SENT"},
-		"it is envelope or body":          {"--adopt", "--db", at, "--payload", "xml"},
-		"in PostgreSQL only":              {"--adopt", "--db", "sqlite:///tmp/x.db"},
-		"--adopt takes one database":      {"--adopt", "-c", "nowhere.yml"},
-		"name a database with --db":       {"--adopt"},
-		"can't be read":                   {"--adopt", "--db", "://"},
+		"--zone belongs to --adopt":             {"--db", at, "--zone", "UTC"},
+		"want TYPE=TOPIC":                       {"--adopt", "--db", at, "--topic-of", "orders"},
+		"want KIND=WORD":                        {"--adopt", "--db", at, "--status", "lost=LOST"},
+		"--wait -5s: it must be above 0":        {"--adopt", "--db", at, "--wait", "-5s"},
+		"a topic that ":                         {"--adopt", "--db", at, "--topic", strings.Repeat("t", settle.MaxField+1)},
+		"a topic that":                          {"--adopt", "--db", at, "--topic-of", "x=a\nb"},
+		"SENT is said to be sent as well":       {"--adopt", "--db", at, "--status", "sent=SENT", "--status", "pending=SENT"},
+		"it is envelope or body":                {"--adopt", "--db", at, "--payload", "xml"},
+		"in PostgreSQL, MySQL and MariaDB only": {"--adopt", "--db", "sqlite:///tmp/x.db"},
+		"--adopt takes one database":            {"--adopt", "-c", "nowhere.yml"},
+		"name a database with --db":             {"--adopt"},
+		"can't be read":                         {"--adopt", "--db", "://"},
 	} {
 		out := must(t, cli.ExitUsage, append([]string{"migrate"}, args...)...)
 		ok := false

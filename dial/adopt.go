@@ -4,13 +4,13 @@ import (
 	"context"
 
 	"github.com/settlemq/settle/store/migrate"
+	"github.com/settlemq/settle/store/mysql"
 	"github.com/settlemq/settle/store/postgres"
 )
 
-// Adopter makes a table of another owner the outbox of a schema of Settle's own.
+// Adopter makes a table of another owner the outbox of a schema, or a database, of
+// Settle's own.
 type Adopter interface {
-	// Schema is where Settle's own tables are, or will be.
-	Schema() string
 	// Plan returns what was found and what Run will do; it changes nothing.
 	Plan(ctx context.Context) (migrate.AdoptPlan, error)
 	// SQL returns what Run would run.
@@ -28,8 +28,11 @@ func Adopt(rawURL string, cfg migrate.AdoptConfig) (Adopter, error) {
 	if err != nil {
 		return nil, err
 	}
-	if dialectOf(u) != Postgres {
-		return nil, &URLError{Kind: "database", Wrong: u.Scheme, Reason: "a table is adopted in PostgreSQL only, not in", Right: databaseURLs()[1:2]}
+	switch dialectOf(u) {
+	case Postgres:
+		return postgres.NewAdopt(rawURL, cfg)
+	case MySQL:
+		return mysql.NewAdopt(rawURL, cfg)
 	}
-	return postgres.NewAdopt(rawURL, cfg)
+	return nil, &URLError{Kind: "database", Wrong: u.Scheme, Reason: "a table is adopted in PostgreSQL, MySQL and MariaDB only, not in", Right: databaseURLs()[1:]}
 }

@@ -76,8 +76,12 @@ type AdoptPlan struct {
 	// for none. ConsumeStatuses are the words in its newest rows.
 	ConsumeLog      string        `json:"consume_log,omitempty"`
 	ConsumeStatuses []AdoptStatus `json:"consume_statuses,omitempty"`
-	// Schema is where Settle's own tables are, or will be.
+	// Schema is where Settle's own tables are, or will be: a schema, or a
+	// database where the server has no schemas. Place is what people call it.
 	Schema string `json:"schema"`
+	Place  string `json:"-"`
+	// Reach is how the URL of it differs from that of the table.
+	Reach string `json:"-"`
 	// Adopted is true of one that is adopted already; Changes are then what the
 	// plan would change.
 	Adopted bool     `json:"adopted"`

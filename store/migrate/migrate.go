@@ -48,6 +48,9 @@ func Up(ctx context.Context, db *sql.DB, dialect Dialect, fsys fs.FS) error {
 	if err := vacant(ctx, db, dialect); err != nil {
 		return err
 	}
+	if err := numberNone(ctx, db, dialect); err != nil {
+		return err
+	}
 	p, err := goose.NewProvider(goose.Dialect(dialect), db, fsys,
 		goose.WithTableName(Table), goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
 	if err != nil {
@@ -84,6 +87,24 @@ func Check(ctx context.Context, db *sql.DB, dialect Dialect, fsys fs.FS) error {
 	return fmt.Errorf("schema version %d is the first of %d that are missing: %w", steps[first].Version, len(steps)-first, ErrOlderSchema)
 }
 
+const insertNone = `INSERT INTO ` + Table + ` (version_id, is_applied) SELECT 0, true FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM ` + Table + `)`
+
+// numberNone goes on where a process was killed between making the table of
+// numbers and its first row, which MySQL commits one by one.
+func numberNone(ctx context.Context, db *sql.DB, dialect Dialect) error {
+	if dialect != MySQL {
+		return nil
+	}
+	own, err := hasTable(ctx, db, dialect, Table)
+	if err == nil && own {
+		_, err = db.ExecContext(ctx, insertNone)
+	}
+	if err != nil {
+		return fmt.Errorf("number the migrations: %w", err)
+	}
+	return nil
+}
+
 // occupant is the first table that is made: one that others have made before
 // has another shape.
 const occupant = "t_outbox_event"
@@ -100,6 +121,8 @@ func vacant(ctx context.Context, db *sql.DB, dialect Dialect) error {
 		return err
 	case dialect == Postgres:
 		return fmt.Errorf("%w; settle migrate --adopt reads that table as it stands, from a schema of Settle's own", ErrOccupied)
+	case dialect == MySQL:
+		return fmt.Errorf("%w; settle migrate --adopt reads that table as it stands, from a database of Settle's own", ErrOccupied)
 	}
 	return ErrOccupied
 }

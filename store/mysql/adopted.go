@@ -16,7 +16,8 @@ import (
 type adoption struct {
 	adopt.Outbox
 	// Charsets are those of its columns of text; a column of JSON or bytes has none.
-	Charsets map[string]string `json:"charsets"`
+	Charsets   map[string]string `json:"charsets"`
+	Collations map[string]string `json:"collations"`
 	// ValidJSON is whether the server lets nothing but JSON into the payload.
 	ValidJSON bool `json:"valid_json"`
 	// Kept are columns that the server would set when a row changes, and that are
@@ -34,6 +35,9 @@ func (a *adoption) decided() *adopt.Outbox {
 	}
 	return &a.Outbox
 }
+
+// sweepable reports whether the status of rows says what they wait for.
+func (a *adoption) sweepable() bool { return a != nil && a.Project }
 
 const (
 	// hasAdoption tells the layout of a database: the table is made before all else.

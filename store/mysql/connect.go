@@ -44,6 +44,9 @@ func (s *Store) open(ctx context.Context, url string) error {
 	if s.adopted, err = s.server.loadAdoption(ctx, first); err != nil {
 		return err
 	}
+	if s.adopted.sweepable() {
+		s.project, s.status = newProjection(s.adopted), newStatusSweep(s.adopted)
+	}
 	for _, p := range []struct {
 		db            **sql.DB
 		conns         int
@@ -104,7 +107,7 @@ func (s *Store) migrate(ctx context.Context, db *sql.DB) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	if err := (wayDown{db}).Resume(ctx); err != nil {
+	if err := (wayDown{db, guardUndelivered}).Resume(ctx); err != nil {
 		return err
 	}
 	return migrate.Up(ctx, db, migrate.MySQL, files)

@@ -35,7 +35,7 @@ func explain(err error) error {
 		return fmt.Errorf("the server refuses this user or password; ALTER USER … IDENTIFIED BY '…' sets one: %w", err)
 	case codeNoDatabase:
 		return fmt.Errorf("the database does not exist; CREATE DATABASE … makes it: %w", err)
-	case codeNoGrant, codeNoRight:
+	case codeNoGrant, codeNoRight, codeNoColumnRight:
 		return fmt.Errorf("a right is missing; GRANT ALL ON name.* TO user gives it: %w", err)
 	case codeReadOnly:
 		return fmt.Errorf("the server can't be written to; give the URL of the primary: %w", err)

@@ -13,7 +13,7 @@ import (
 const (
 	readOutgoing = `SELECT v.id, v.status, coalesce(x.reason = 'resend', false), p.id IS NOT NULL, t.due_at, coalesce(d.id, 0)
 FROM v_outbox_event v LEFT JOIN t_outbox_extra x ON x.id = v.id LEFT JOIN t_outbox_parked p ON p.id = v.id
-LEFT JOIN t_outbox_delayed t ON t.id = v.id LEFT JOIN t_dead_letter d ON d.consumer_group = '' AND d.event_id = v.event_id
+LEFT JOIN t_outbox_delayed t ON t.id = v.id LEFT JOIN t_dead_letter d ON d.consumer_group = '' AND d.event_id = (v.event_id)
 WHERE v.event_id = ? LIMIT 1`
 
 	// The audit chain is never shortened, so it counts.
@@ -76,7 +76,7 @@ func (g *Governance) resend(ctx context.Context, d *deed, eventID string) (gover
 func (g *Governance) outgoing(ctx context.Context, tx *sql.Tx, eventID string) (id int64, o govern.Outgoing, err error) {
 	o = govern.Outgoing{Service: g.s.service, EventID: eventID}
 	var due, oldest timeColumn
-	err = tx.QueryRowContext(ctx, readOutgoing, clean(eventID)).Scan(&id, &o.Status, &o.Asked, &o.Parked, &due, &o.Letter)
+	err = tx.QueryRowContext(ctx, g.s.reading(readOutgoing), clean(eventID)).Scan(&id, &o.Status, &o.Asked, &o.Parked, &due, &o.Letter)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		err = g.lowest(ctx, tx, &o.Lowest, &oldest)

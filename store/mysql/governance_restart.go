@@ -79,7 +79,7 @@ func (g *Governance) restart(ctx context.Context, d *deed, from int64) (govern.R
 	if err := d.tx.QueryRowContext(ctx, g.s.reading(countAround), from-1, from-1, "", "").Scan(&r.Passed, &r.Sent); err != nil {
 		return r, err
 	}
-	if err := moveBeside(ctx, d, &r); err != nil {
+	if err := g.moveBeside(ctx, d, &r); err != nil {
 		return r, err
 	}
 	if err := d.tx.QueryRowContext(ctx, highestOfAll, relayScope).Scan(&r.Epoch); err != nil {
@@ -97,27 +97,54 @@ func (g *Governance) restart(ctx context.Context, d *deed, from int64) (govern.R
 			return r, err
 		}
 	}
+	if g.s.adopted.sweepable() {
+		if err := g.markPassed(ctx, d, r); err != nil {
+			return r, err
+		}
+	}
 	return r, d.audit(ctx, govern.ActionRestart, "from id "+strconv.FormatInt(from, 10))
+}
+
+const (
+	// What was noted of ids of another life is not what became of those of now.
+	dropOtherNoted = `DELETE q FROM t_outbox_projection q LEFT JOIN t_outbox_parked p ON p.id = q.id WHERE p.id IS NULL`
+
+	noteSent = `INSERT IGNORE INTO t_outbox_projection (id, status, attempts, next_at, cause, noted_at)
+SELECT e.id, '` + projectedSent + `', 0, NULL, '', ? FROM settle_outbox_log e WHERE e.id < ?
+AND NOT EXISTS (SELECT 1 FROM t_outbox_parked p WHERE p.id = e.id) AND NOT EXISTS (SELECT 1 FROM t_outbox_delayed t WHERE t.id = e.id)
+AND NOT EXISTS (SELECT 1 FROM t_outbox_extra x WHERE x.id = e.id) AND NOT EXISTS (SELECT 1 FROM settle_skip k WHERE k.event_id = (e.event_id))
+AND NOT EXISTS (SELECT 1 FROM t_dead_letter l WHERE l.consumer_group = '' AND l.event_id = (e.event_id) AND l.outbox_id = e.id AND l.state IN ('OPEN', 'REPLAYING', 'DISCARDED'))`
+)
+
+// markPassed has the rows before the new position say in an adopted table that
+// they are sent, as they count. One that went on saying that it waits would
+// look like one that a person has set back, and be sent.
+func (g *Governance) markPassed(ctx context.Context, d *deed, r govern.Restart) error {
+	if _, err := d.do(ctx, dropOtherNoted); err != nil {
+		return err
+	}
+	_, err := d.do(ctx, g.s.reading(noteSent), d.now, r.From)
+	return err
 }
 
 const (
 	// One that is to be sent again, and whose id is another event's now, was sent
 	// before.
 	dropListed = `DELETE x FROM t_outbox_extra x WHERE x.id >= ? OR NOT EXISTS (SELECT 1 FROM t_outbox_event e
- WHERE e.id = x.id AND (x.reason <> 'resend' OR left(x.message_id, char_length(e.event_id) + 1) = concat(e.event_id, '#')))`
+ WHERE e.id = x.id AND (x.reason <> 'resend' OR left(x.message_id, char_length(e.event_id) + 1) = concat((e.event_id), '#')))`
 
 	besideLog = `(SELECT id, event_id, event_type, destination, aggregate_id, message_id FROM t_outbox_parked
  UNION ALL SELECT id, event_id, '', destination, aggregate_id, '' FROM t_outbox_delayed) s`
 
 	// What the relay reads anew is tried anew.
-	closeLetters = `UPDATE t_dead_letter d JOIN t_outbox_event e ON e.event_id = d.event_id SET d.state = 'REPLAYED', d.closed_at = ?, d.closed_by = ?
+	closeLetters = `UPDATE t_dead_letter d JOIN t_outbox_event e ON (e.event_id) = d.event_id SET d.state = 'REPLAYED', d.closed_at = ?, d.closed_by = ?
 WHERE d.consumer_group = '' AND d.state IN ('OPEN', 'REPLAYING') AND (e.id >= ? OR e.id <> d.outbox_id)`
 
 	listMoved = `INSERT INTO t_outbox_extra (id, message_id, reason, added_at)
-SELECT e.id, s.message_id, 'moved', ? FROM ` + besideLog + ` JOIN t_outbox_event e ON e.event_id = s.event_id WHERE e.id < ? AND e.id <> s.id
+SELECT e.id, s.message_id, 'moved', ? FROM ` + besideLog + ` JOIN t_outbox_event e ON (e.event_id) = s.event_id WHERE e.id < ? AND e.id <> s.id
 ON DUPLICATE KEY UPDATE id = t_outbox_extra.id`
 
-	lost = besideLog + ` WHERE NOT EXISTS (SELECT 1 FROM t_outbox_event e WHERE e.event_id = s.event_id)`
+	lost = besideLog + ` WHERE NOT EXISTS (SELECT 1 FROM t_outbox_event e WHERE (e.event_id) = s.event_id)`
 
 	countLost = `SELECT count(*) FROM ` + lost
 
@@ -128,9 +155,9 @@ FROM ` + lost + `
 ON DUPLICATE KEY UPDATE class = VALUES(class), reason = VALUES(reason), state = 'OPEN', outbox_id = 0,
  blocking = false, opened_at = VALUES(opened_at), due_at = VALUES(due_at), closed_at = NULL, closed_by = ''`
 
-	dropOtherParked = `DELETE s FROM t_outbox_parked s WHERE s.id >= ? OR NOT EXISTS (SELECT 1 FROM t_outbox_event e WHERE e.id = s.id AND e.event_id = s.event_id)`
+	dropOtherParked = `DELETE s FROM t_outbox_parked s WHERE s.id >= ? OR NOT EXISTS (SELECT 1 FROM t_outbox_event e WHERE e.id = s.id AND (e.event_id) = s.event_id)`
 
-	dropOtherDelayed = `DELETE s FROM t_outbox_delayed s WHERE s.id >= ? OR NOT EXISTS (SELECT 1 FROM t_outbox_event e WHERE e.id = s.id AND e.event_id = s.event_id)`
+	dropOtherDelayed = `DELETE s FROM t_outbox_delayed s WHERE s.id >= ? OR NOT EXISTS (SELECT 1 FROM t_outbox_event e WHERE e.id = s.id AND (e.event_id) = s.event_id)`
 
 	countKept = `SELECT (SELECT count(*) FROM t_outbox_parked) + (SELECT count(*) FROM t_outbox_delayed) + (SELECT count(*) FROM t_outbox_extra)`
 )
@@ -140,8 +167,8 @@ const causeLost = "it waited to be sent, and its row is not in the outbox that t
 
 // moveBeside matches what waits beside the log with the table by event id: the
 // same id may be another event's now.
-func moveBeside(ctx context.Context, d *deed, r *govern.Restart) error {
-	if err := d.tx.QueryRowContext(ctx, countLost).Scan(&r.Lost); err != nil {
+func (g *Governance) moveBeside(ctx context.Context, d *deed, r *govern.Restart) error {
+	if err := d.tx.QueryRowContext(ctx, g.s.reading(countLost)).Scan(&r.Lost); err != nil {
 		return err
 	}
 	for _, s := range []struct {
@@ -155,7 +182,7 @@ func moveBeside(ctx context.Context, d *deed, r *govern.Restart) error {
 		{dropOtherParked, []any{r.From}},
 		{dropOtherDelayed, []any{r.From}},
 	} {
-		if _, err := d.do(ctx, s.query, s.args...); err != nil {
+		if _, err := d.do(ctx, g.s.reading(s.query), s.args...); err != nil {
 			return err
 		}
 	}

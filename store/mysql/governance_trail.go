@@ -20,15 +20,15 @@ const maxTrail = 500
 const logGroups = `(SELECT DISTINCT consumer_group FROM t_message_consume_log) g STRAIGHT_JOIN `
 
 const resolveTrail = `SELECT event_id FROM (
-SELECT event_id FROM t_outbox_event WHERE event_id = ?
-UNION SELECT event_id FROM t_outbox_event WHERE aggregate_id = ?
-UNION SELECT event_id FROM t_outbox_event WHERE biz_key = ?
-UNION SELECT event_id FROM t_outbox_event WHERE trace_id = ?
+SELECT (e.event_id) AS event_id FROM t_outbox_event e WHERE e.event_id = ?
+UNION SELECT (e.event_id) FROM t_outbox_event e WHERE e.aggregate_id = ?
+UNION SELECT (e.event_id) FROM t_outbox_event e WHERE e.biz_key = ?
+UNION SELECT (e.event_id) FROM t_outbox_event e WHERE e.trace_id = ?
 ` + resolveElsewhere
 
 // resolveTrailLean is the same where the outbox has no indexes to search by.
 const resolveTrailLean = `SELECT event_id FROM (
-SELECT event_id FROM t_outbox_event WHERE event_id = ?
+SELECT (e.event_id) AS event_id FROM t_outbox_event e WHERE e.event_id = ?
 UNION SELECT p.event_id FROM (SELECT DISTINCT destination FROM t_outbox_parked) d STRAIGHT_JOIN t_outbox_parked p ON p.destination = d.destination AND p.aggregate_id = ?
 ` + resolveElsewhere
 
@@ -53,6 +53,9 @@ func (g *Governance) Unsearched(ctx context.Context) (lean bool, err error) {
 // lean reports whether an index is missing that the outbox is searched by. The
 // indexes of an adopted table are its owner's, and it is searched all the same.
 func (g *Governance) lean(ctx context.Context, db querier) (bool, error) {
+	if g.s.adopted != nil {
+		return false, nil
+	}
 	if g.s.adopted != nil {
 		return false, nil
 	}
@@ -84,7 +87,7 @@ func (g *Governance) Trail(ctx context.Context, id string) ([]govern.Step, error
 		}
 		var event string
 		args := append(slices.Repeat([]any{fit(id)}, strings.Count(query, "?")-1), maxTrail)
-		err = each(ctx, tx, []any{&event}, func() { t.events = append(t.events, event) }, query, args...)
+		err = each(ctx, tx, []any{&event}, func() { t.events = append(t.events, event) }, g.s.reading(query), args...)
 		if err != nil || len(t.events) == 0 {
 			return err
 		}

@@ -38,7 +38,7 @@ type Log struct {
 	born  time.Time
 	// Where the next Retain and Sweep begin to look, so that rows which must
 	// stay are not looked at again and again.
-	retainFrom, pruneFrom, sweepFrom int64
+	retainFrom, pruneFrom, sweepFrom, statusFrom int64
 }
 
 // holding is the lease that this Log has taken, and the lane that it is for.

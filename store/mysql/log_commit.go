@@ -30,7 +30,7 @@ func (l *Log) Commit(ctx context.Context, lease relay.Lease, f relay.Flush) erro
 
 func (l *Log) commit(ctx context.Context, lease relay.Lease, f *relay.Flush) error {
 	now := l.s.now().UTC()
-	if !beside(f) {
+	if !beside(f) && (len(f.Sent) == 0 || !l.s.adopted.sweepable()) {
 		return l.checkpoint(ctx, l.s.own, lease, f, now)
 	}
 	tx, err := l.s.own.BeginTx(ctx, &readCommitted)
@@ -39,7 +39,10 @@ func (l *Log) commit(ctx context.Context, lease relay.Lease, f *relay.Flush) err
 	}
 	defer func() { _ = tx.Rollback() }()
 	w := flushing{ctx: ctx, tx: tx, now: now}
-	if w.flush(f); w.err != nil {
+	if w.flush(f); l.s.adopted.sweepable() {
+		w.project(&l.s.project, l.s.adopted, f)
+	}
+	if w.err != nil {
 		return w.err
 	}
 	if err := l.checkpoint(ctx, tx, lease, f, now); err != nil {

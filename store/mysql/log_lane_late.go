@@ -15,7 +15,7 @@ const (
 	rowsToJudge = `SELECT e.id, e.topic, e.event_id FROM t_outbox_event e WHERE e.id IN (%s)`
 
 	recorded = `SELECT id FROM t_outbox_parked WHERE id IN (%[1]s) UNION ALL SELECT id FROM t_outbox_delayed WHERE id IN (%[1]s)
-UNION ALL SELECT e.id FROM settle_skip k STRAIGHT_JOIN t_outbox_event e ON e.event_id = k.event_id WHERE k.event_id IN (%[2]s)
+UNION ALL SELECT e.id FROM settle_skip k STRAIGHT_JOIN t_outbox_event e ON (e.event_id) = k.event_id WHERE k.event_id IN (%[2]s)
 UNION ALL SELECT d.outbox_id FROM t_dead_letter d WHERE d.consumer_group = '' AND d.event_id IN (%[2]s)`
 )
 
@@ -64,7 +64,7 @@ func (l *Log) lateOfLane(ctx context.Context, tx *sql.Tx, ids []int64) (decided,
 			rowIDs, events = append(rowIDs, r.id), append(events, r.eventID)
 		}
 		query := fmt.Sprintf(recorded, times(len(some), "?"), times(len(some), "?"))
-		if err := each(ctx, tx, []any{&id}, func() { dealt[id] = true }, query, slices.Concat(rowIDs, rowIDs, events, events)...); err != nil {
+		if err := each(ctx, tx, []any{&id}, func() { dealt[id] = true }, l.s.reading(query), slices.Concat(rowIDs, rowIDs, events, events)...); err != nil {
 			return nil, nil, err
 		}
 	}

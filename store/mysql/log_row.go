@@ -117,6 +117,8 @@ func (c *intColumn) Scan(src any) (err error) {
 		c.int64 = 0
 	case int64:
 		c.int64 = v
+	case uint64:
+		c.int64 = int64(v)
 	case []byte:
 		c.int64, err = strconv.ParseInt(string(v), 10, 64)
 	default:

@@ -27,7 +27,13 @@ const (
 // the statements' time-out.
 func (l *Log) Sweep(ctx context.Context, lease relay.Lease, limit int) (int, error) {
 	listed := 0
+	var status sweptStatus
 	err := l.write(ctx, lease, func(tx *sql.Tx) (err error) {
+		if l.s.adopted.sweepable() && l.lane().Index == 0 {
+			if status, err = l.sweepStatus(ctx, tx, limit); err != nil {
+				return err
+			}
+		}
 		listed, err = l.sweep(ctx, tx, limit)
 		return err
 	})
@@ -40,10 +46,13 @@ func (l *Log) Sweep(ctx context.Context, lease relay.Lease, limit int) (int, err
 			return st.CheckGeneration()
 		})
 	}
+	if err == nil {
+		err = l.resend(ctx, status.again)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("sweep gaps: %w", explain(err))
 	}
-	return listed, nil
+	return listed + status.listed, nil
 }
 
 // sweep lists a row that is there although its id was cold, and takes its id

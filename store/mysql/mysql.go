@@ -46,8 +46,11 @@ type Store struct {
 	reader  *sql.DB
 	consume *sql.DB
 	// adopted is the table of another owner that stands in for an outbox of our
-	// own; nil where there is one.
+	// own; nil where there is one. What is written into it is in project, and
+	// what is looked for there in status.
 	adopted *adoption
+	project projection
+	status  statusSweep
 }
 
 // Open connects to the database at url (mysql://user:password@host:port/name)

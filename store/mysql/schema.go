@@ -59,7 +59,7 @@ func openSchema(ctx context.Context, url string, create bool) (*migrate.Schema, 
 	if db != nil {
 		source.DB, source.Close = db, db.Close
 	}
-	source.Stepwise = wayDown{db}
+	source.Stepwise = wayDown{db, guardUndelivered}
 	source.Lock = func(ctx context.Context) (func() error, error) { return lockMigrations(ctx, db) }
 	source.Files, err = is.layout(false)
 	adopted := false
@@ -70,6 +70,9 @@ func openSchema(ctx context.Context, url string, create bool) (*migrate.Schema, 
 	}
 	if !adopted {
 		source.Layouts = &searchIndexes{db: db, files: source.Files}
+	}
+	if err == nil && db != nil {
+		err = is.ofAdopted(ctx, db, name, &source)
 	}
 	return migrate.NewSchema(source), err
 }

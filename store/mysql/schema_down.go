@@ -14,7 +14,11 @@ import (
 // into another name: a producer fails then, and nothing of it is lost. They have
 // the first name from the last look on, and the second when that has found
 // nothing: only then something is deleted, and there is no way back.
-type wayDown struct{ db *sql.DB }
+type wayDown struct {
+	db *sql.DB
+	// undelivered refuses while there is anything that would be lost.
+	undelivered func(ctx context.Context, tx *sql.Tx) error
+}
 
 const (
 	heldName = "_held" // a last look is to come
@@ -33,7 +37,7 @@ const readLanes = `SELECT (SELECT count(*) FROM v_outbox_lane) > 1 OR EXISTS (SE
 func (w wayDown) Begin(ctx context.Context, to int64) error {
 	var before string
 	err := snapshot(ctx, w.db, func(tx *sql.Tx) (err error) {
-		if err := guardUndelivered(ctx, tx); err != nil {
+		if err := w.undelivered(ctx, tx); err != nil {
 			return err
 		}
 		before, err = w.stock(ctx, tx, "")

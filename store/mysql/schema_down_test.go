@@ -93,7 +93,7 @@ func TestAWayDownLosesNothingOfAWriter(t *testing.T) {
 func TestWhatIsStoredBetweenTheTwoLooksOfAWayDownIsFoundAndKept(t *testing.T) {
 	t.Parallel()
 	_, s := settled(t)
-	w := wayDown{s.db}
+	w := wayDown{s.db, guardUndelivered}
 	for name, between := range map[string]string{
 		"an event":               "INSERT INTO t_outbox_event (event_id, event_type, aggregate_id, payload) VALUES ('between', 'x', 'k', '{}')",
 		"one in another's place": "UPDATE t_outbox_event SET id = 99 WHERE id = 3",
@@ -127,12 +127,12 @@ func TestWhatIsStoredBetweenTheTwoLooksOfAWayDownIsFoundAndKept(t *testing.T) {
 func TestAWayDownThatWasStoppedBeforeItDeletedLetsWritersWriteAgain(t *testing.T) {
 	t.Parallel()
 	at, s := settled(t)
-	if err := (wayDown{s.db}).rename(t.Context(), "", heldName); err != nil { // and the process is killed
+	if err := (wayDown{s.db, guardUndelivered}).rename(t.Context(), "", heldName); err != nil { // and the process is killed
 		t.Fatal(err)
 	}
 	again := OpenForTest(t, at, Config{})
 	again.plant(t, insertOne, "again")
-	if err := (wayDown{s.db}).rename(t.Context(), "", heldName); err != nil {
+	if err := (wayDown{s.db, guardUndelivered}).rename(t.Context(), "", heldName); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := schemaForTest(t, at).Down(t.Context(), 0); !errors.Is(err, migrate.ErrUndelivered) {
@@ -145,7 +145,7 @@ func TestAWayDownThatHasBegunToDeleteIsEndedAndNothingElse(t *testing.T) {
 	t.Parallel()
 	at, s := settled(t)
 	schema := schemaForTest(t, at)
-	if err := (wayDown{s.db}).Begin(t.Context(), 0); err != nil { // and the process is killed
+	if err := (wayDown{s.db, guardUndelivered}).Begin(t.Context(), 0); err != nil { // and the process is killed
 		t.Fatal(err)
 	}
 	if _, err := Open(t.Context(), at, Config{}); !errors.Is(err, migrate.ErrHalfDown) {
@@ -228,7 +228,7 @@ func TestAMigrationGoesOnBehindWhicheverStatementItWasKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := func(way string, files fs.FS) error {
-		schema := migrate.NewSchema(migrate.Source{DB: s.db, Dialect: migrate.MySQL, Files: files, Stepwise: wayDown{s.db},
+		schema := migrate.NewSchema(migrate.Source{DB: s.db, Dialect: migrate.MySQL, Files: files, Stepwise: wayDown{s.db, guardUndelivered},
 			Lock: func(ctx context.Context) (func() error, error) { return lockMigrations(ctx, s.db) }})
 		if way == "Down" {
 			_, err := schema.Down(t.Context(), 0)

@@ -44,7 +44,7 @@ func (l *adoptLook) note(format string, args ...any) {
 }
 
 func (a *Adopt) look(ctx context.Context, conn *pgx.Conn) (*adoptLook, error) {
-	l := &adoptLook{conn: conn, adoption: &adoption{Outbox: adopt.Outbox{Columns: map[string]string{}}}, plan: migrate.AdoptPlan{Schema: a.schema}}
+	l := &adoptLook{conn: conn, adoption: &adoption{Outbox: adopt.Outbox{Columns: map[string]string{}}}, plan: migrate.AdoptPlan{Schema: a.schema, Place: "schema " + a.schema, Reach: "?search_path=" + a.schema}}
 	if err := a.present(ctx, l); err != nil {
 		return l, err
 	}
