@@ -8,13 +8,12 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/settlemq/settle"
@@ -25,6 +24,9 @@ const (
 	retryWait = 200 * time.Millisecond
 	// metadataWait is how soon the cluster may be asked again where leaders are.
 	metadataWait = 250 * time.Millisecond
+	// publishTries is how often what a broker answered to be its trouble of the
+	// moment is sent again, within some seconds, before its word is passed on.
+	publishTries = 10
 	// maxBuffered bounds the records that wait to be sent; publishing blocks there.
 	maxBuffered, maxBufferedBytes = 20_000, 64 << 20
 )
@@ -37,9 +39,11 @@ type Broker struct {
 	cl    *kgo.Client
 	admin *kadm.Client
 	calls sync.WaitGroup
-	// life ends with ErrClosed.
-	life  context.Context
-	close context.CancelCauseFunc
+	link  *link
+	// life ends with ErrClosed, and end when publishes were waited for.
+	life, end context.Context
+	close     context.CancelCauseFunc
+	cut       context.CancelFunc
 
 	mu     sync.Mutex
 	closed bool
@@ -58,8 +62,9 @@ func Open(ctx context.Context, url string, cfg Config) (*Broker, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	b := &Broker{cfg: cfg, at: at, declared: map[string]bool{}}
+	b := &Broker{cfg: cfg, at: at, link: newLink(cfg.Log), declared: map[string]bool{}}
 	b.life, b.close = context.WithCancelCause(context.Background())
+	b.end, b.cut = context.WithCancel(context.Background())
 	if b.cl, err = kgo.NewClient(b.producing()...); err != nil {
 		return nil, err
 	}
@@ -68,8 +73,9 @@ func Open(ctx context.Context, url string, cfg Config) (*Broker, error) {
 	defer cancel()
 	if err := b.connect(ctx); err != nil {
 		b.cl.Close()
-		return nil, fmt.Errorf("connect to Kafka at %s: %w", at.hosts[0], err)
+		return nil, fmt.Errorf("connect to Kafka at %s: %w", strings.Join(at.hosts, ","), err)
 	}
+	b.link.tell()
 	for _, name := range cfg.Topics {
 		if err := b.declare(ctx, name, true); err != nil {
 			b.cl.Close()
@@ -79,11 +85,19 @@ func Open(ctx context.Context, url string, cfg Config) (*Broker, error) {
 	return b, nil
 }
 
+// connect asks until the cluster answers, or says what waiting will not mend.
 func (b *Broker) connect(ctx context.Context) error {
+	var said error
 	for {
 		err := b.cl.Ping(ctx)
-		if err == nil || errors.Is(err, kerr.SaslAuthenticationFailed) || !pause(ctx, retryWait) {
-			return err
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || said == nil {
+			said = err
+		}
+		if hopeless(said) || !pause(ctx, retryWait) {
+			return explain(said)
 		}
 	}
 }
@@ -95,7 +109,9 @@ func (b *Broker) connecting() []kgo.Opt {
 		kgo.SeedBrokers(b.at.hosts...),
 		kgo.ClientID(b.cfg.Name),
 		kgo.WithLogger(logger{b.cfg.Log}),
+		kgo.WithHooks(b.link),
 		kgo.MetadataMinAge(metadataWait),
+		kgo.MetadataMaxAge(b.cfg.RefreshEvery),
 		kgo.RetryBackoffFn(func(int) time.Duration { return retryWait }),
 		kgo.RequestTimeoutOverhead(b.cfg.Timeout),
 	}
@@ -106,7 +122,9 @@ func (b *Broker) connecting() []kgo.Opt {
 	case b.cfg.Dial != nil:
 		o = append(o, kgo.Dialer(b.cfg.Dial))
 	case b.at.tls != nil:
-		o = append(o, kgo.DialTLSConfig(b.at.tls))
+		o = append(o, kgo.DialTLSConfig(b.at.tls), kgo.DialTimeout(b.cfg.Timeout))
+	default:
+		o = append(o, kgo.DialTimeout(b.cfg.Timeout))
 	}
 	return o
 }
@@ -125,19 +143,23 @@ func (b *Broker) producing() []kgo.Opt {
 		kgo.MaxBufferedRecords(maxBuffered),
 		kgo.MaxBufferedBytes(maxBufferedBytes),
 		kgo.UnknownTopicRetries(2),
+		kgo.RecordRetries(publishTries),
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
 	)
 }
 
 // Close implements settle.Broker. Subscriptions end with ErrClosed after the
-// deliveries in flight; publishes in flight are waited for, at most until
-// their time-out.
+// deliveries in flight; publishes in flight are waited for, at most twice the
+// time of a request.
 func (b *Broker) Close() error {
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
 	b.close(settle.ErrClosed)
+	patience := time.AfterFunc(2*b.cfg.Timeout, b.cut)
+	defer patience.Stop()
 	b.calls.Wait()
+	b.cut()
 	b.cl.Close()
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 type Config struct {
 	// Topics are declared by Open: made when they are missing, refused when
 	// they break what a topic promises or have another number of partitions
-	// than is said here. Defaults to none.
+	// than Partitions says. Defaults to none.
 	Topics []string
 	// Declare makes a missing topic on its first use. Defaults to false: a
 	// topic that does not exist is a topic error.
@@ -19,7 +19,8 @@ type Config struct {
 	// Partitions of a topic that is made, and the most that its foreign
 	// consumers can work on at a time; a member of Settle's works on several
 	// keys of a partition. More may be added later, which moves keys to other
-	// partitions. Defaults to 12.
+	// partitions. Defaults to 12 for a topic that is made, and to what it has
+	// for one that exists.
 	Partitions int
 	// Replicas of a topic that is made. Defaults to 0: what the cluster gives.
 	Replicas int
@@ -44,6 +45,9 @@ type Config struct {
 	Timeout time.Duration
 	// ConnectTimeout is how long Open goes on trying. Defaults to 10 s.
 	ConnectTimeout time.Duration
+	// RefreshEvery is how soon partitions that were added are seen. Defaults to
+	// 30 s.
+	RefreshEvery time.Duration
 	// Name is the client id, shown by the cluster's monitoring and counted by
 	// its quotas. Defaults to "settle".
 	Name string
@@ -54,13 +58,13 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	setDefault(&c.Partitions, 12)
 	setDefault(&c.KeepFor, 7*24*time.Hour)
 	setDefault(&c.MaxRecordBytes, 2<<20)
 	setDefault(&c.SessionTimeout, 15*time.Second)
 	setDefault(&c.DrainTimeout, 5*time.Second)
 	setDefault(&c.Timeout, 3*time.Second)
 	setDefault(&c.ConnectTimeout, 10*time.Second)
+	setDefault(&c.RefreshEvery, 30*time.Second)
 	if c.Name == "" {
 		c.Name = "settle"
 	}
@@ -69,6 +73,9 @@ func (c Config) withDefaults() Config {
 	}
 	return c
 }
+
+// defaultPartitions are those of a topic that is made.
+const defaultPartitions = 12
 
 func setDefault[T int | time.Duration](v *T, d T) {
 	if *v <= 0 {

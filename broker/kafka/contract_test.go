@@ -85,10 +85,15 @@ func (f *fake) url() string { return "kafka://" + strings.Join(f.cluster.ListenA
 // restart ends the fake and starts another on its files and port.
 func (f *fake) restart(t testing.TB) {
 	t.Helper()
+	f.stop(t)
+	f.start()
+}
+
+func (f *fake) stop(t testing.TB) {
+	t.Helper()
 	_, port, _ := strings.Cut(f.cluster.ListenAddrs()[0], ":")
 	f.port = atoi(t, port)
 	f.cluster.Close()
-	f.start()
 }
 
 // rig is a cluster and a topic of the test's own.

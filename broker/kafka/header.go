@@ -23,6 +23,18 @@ func encodeHeaders(m settle.Message) []kgo.RecordHeader {
 	return headers
 }
 
+// recordCost is what a record takes in memory beside its bytes, about.
+const recordCost = 256
+
+// sizeOf is what a record takes in memory, about.
+func sizeOf(r *kgo.Record) int {
+	size := recordCost + len(r.Key) + len(r.Value)
+	for _, h := range r.Headers {
+		size += len(h.Key) + len(h.Value)
+	}
+	return size
+}
+
 // decodeHeaders keeps the last of several headers of one name, as consumers of
 // Kafka do.
 func decodeHeaders(from []kgo.RecordHeader) map[string]string {

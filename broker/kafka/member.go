@@ -2,9 +2,11 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/settlemq/settle"
@@ -29,8 +31,16 @@ type member struct {
 	// moved is told when a worker has come on.
 	moved chan struct{}
 
+	// committing is held from the choice of positions until they are written, so
+	// that an older one never overwrites a newer one.
+	committing sync.Mutex
+	// unwritten says that positions could not be committed, and was told.
+	unwritten bool
+
 	mu      sync.Mutex
 	workers map[place]*worker
+	// begins are the positions at which partitions were taken over.
+	begins map[place]int64
 	// troubled is the last error of a read that was told, until one succeeds.
 	troubled string
 }
@@ -43,18 +53,46 @@ func (m *member) poll(ctx context.Context) {
 			return
 		}
 		var trouble error
-		fetches.EachError(func(_ string, _ int32, err error) { trouble = err })
+		anew := map[string]bool{}
+		fetches.EachError(func(topic string, _ int32, err error) {
+			trouble = err
+			if errors.Is(err, kerr.UnknownTopicID) {
+				anew[topic] = true
+			}
+		})
 		fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 			if len(p.Records) > 0 {
-				m.worker(ctx, place{p.Topic, p.Partition}).add(p.Records)
+				m.worker(ctx, place{p.Topic, p.Partition}).add(p)
 			}
 		})
 		m.cl.AllowRebalance()
 		m.tell(trouble)
+		m.anew(anew)
 		if trouble != nil && !pause(ctx, retryWait) {
 			return
 		}
 	}
+}
+
+// anew reads topics that were made anew under their names: the client goes on
+// asking for the old ones.
+func (m *member) anew(topics map[string]bool) {
+	for name := range topics {
+		m.cl.PurgeTopicsFromConsuming(name)
+		m.cl.AddConsumeTopics(name)
+	}
+}
+
+// takeOver takes note of the positions that the group has committed.
+func (m *member) takeOver(_ context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for topic, partitions := range offsets {
+		for n, o := range partitions {
+			m.begins[place{topic, n}] = max(o.EpochOffset().Offset, -1)
+		}
+	}
+	return offsets, nil
 }
 
 // tell warns once of what can't be read, and once that it can again.
@@ -79,7 +117,11 @@ func (m *member) worker(ctx context.Context, at place) *worker {
 	defer m.mu.Unlock()
 	w := m.workers[at]
 	if w == nil {
-		w = newWorker(ctx, m, at)
+		begin, known := m.begins[at]
+		if !known {
+			begin = -1
+		}
+		w = newWorker(ctx, m, at, begin)
 		m.workers[at] = w
 	}
 	return w
@@ -128,10 +170,14 @@ func (m *member) all() map[place]*worker {
 
 // drop forgets workers that have ended. A partition that comes back is read.
 func (m *member) drop(ended map[place]*worker) {
+	// A commit under way may have chosen their positions.
+	m.committing.Lock()
+	defer m.committing.Unlock()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for at := range ended {
 		delete(m.workers, at)
+		delete(m.begins, at)
 		m.cl.ResumeFetchPartitions(map[string][]int32{at.topic: {at.number}})
 	}
 }
@@ -164,16 +210,23 @@ func (m *member) commitAll(ctx context.Context) {
 			return
 		case <-m.moved:
 		}
-		m.commit(ctx)
-		if !pause(ctx, commitEvery) {
+		wait := commitEvery
+		if !m.commit(ctx) {
+			wait = retryWait
+			m.wake()
+		}
+		if !pause(ctx, wait) {
 			return
 		}
 	}
 }
 
-func (m *member) commit(ctx context.Context) { m.commitOf(ctx, m.all()) }
+func (m *member) commit(ctx context.Context) bool { return m.commitOf(ctx, m.all()) }
 
-func (m *member) commitOf(ctx context.Context, workers map[place]*worker) {
+// commitOf reports whether all that workers have done is committed.
+func (m *member) commitOf(ctx context.Context, workers map[place]*worker) bool {
+	m.committing.Lock()
+	defer m.committing.Unlock()
 	offsets := map[string]map[int32]kgo.EpochOffset{}
 	for at, w := range workers {
 		if o, is := w.uncommitted(); is {
@@ -184,19 +237,36 @@ func (m *member) commitOf(ctx context.Context, workers map[place]*worker) {
 		}
 	}
 	if len(offsets) == 0 {
-		return
+		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*m.b.cfg.Timeout)
+	bounded, cancel := context.WithTimeout(ctx, 2*m.b.cfg.Timeout)
 	defer cancel()
-	if err := m.send(ctx, offsets); err != nil {
-		m.b.cfg.Log.Warn("positions could not be committed; they are tried again while the partitions are this member's", "consumer_group", m.s.Group, "error", err)
-		m.wake()
-		return
+	err := m.send(bounded, offsets)
+	if ctx.Err() == nil {
+		m.tellCommit(err)
+	}
+	if err != nil {
+		return false
 	}
 	for at, w := range workers {
 		if o, is := offsets[at.topic][at.number]; is {
 			w.committed(o.Offset)
 		}
+	}
+	return true
+}
+
+// tellCommit warns once of positions that can't be committed. A rebalance is
+// no trouble: what is to be committed then is when it has ended.
+func (m *member) tellCommit(err error) {
+	switch {
+	case errors.Is(err, kerr.RebalanceInProgress):
+	case err != nil && !m.unwritten:
+		m.unwritten = true
+		m.b.cfg.Log.Warn("positions could not be committed; they are tried again while the partitions are this member's", "consumer_group", m.s.Group, "error", err)
+	case err == nil && m.unwritten:
+		m.unwritten = false
+		m.b.cfg.Log.Info("positions are committed again", "consumer_group", m.s.Group)
 	}
 }
 

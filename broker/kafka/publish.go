@@ -42,9 +42,14 @@ func (b *Broker) Publish(ctx context.Context, batch []settle.Message) []settle.R
 		return p.receipts
 	}
 	defer b.calls.Done()
+	var cancel context.CancelFunc
+	p.ctx, cancel = context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.end, cancel)()
 	p.declare()
 	p.produce()
-	p.alone()
+	p.settle()
+	p.letGo()
 	return p.receipts
 }
 
@@ -65,12 +70,18 @@ func keyOf(m settle.Message) string {
 // declare makes the topics that have to be made, and fails the messages of
 // those that can't.
 func (p *publication) declare() {
+	if !p.b.cfg.Declare {
+		return
+	}
+	said := map[string]error{}
 	for i := range p.batch {
 		name := topicOf(p.batch[i])
-		if i > 0 && name == topicOf(p.batch[i-1]) && p.receipts[i-1].Err == nil {
-			continue
+		err, known := said[name]
+		if !known {
+			err = p.b.ready(p.ctx, name)
+			said[name] = err
 		}
-		if err := p.b.ready(p.ctx, name); err != nil {
+		if err != nil {
 			p.fail(i, err)
 		}
 	}
@@ -110,12 +121,8 @@ func (p *publication) record(i int) (*kgo.Record, error) {
 		return nil, &settle.PublishError{Scope: settle.ScopeTopic, Err: errors.New(why)}
 	}
 	r := &kgo.Record{Topic: name, Key: []byte(m.Event.Key()), Value: settle.AppendEnvelope(nil, m.Event), Headers: encodeHeaders(m)}
-	size := len(r.Key) + len(r.Value)
-	for _, h := range r.Headers {
-		size += len(h.Key) + len(h.Value)
-	}
-	if size > p.b.cfg.MaxRecordBytes {
-		return nil, &settle.PublishError{Scope: settle.ScopeRecord, Err: settle.Permanent(fmt.Errorf("its record has %d bytes, and at most %d are sent", size, p.b.cfg.MaxRecordBytes))}
+	if size := sizeOf(r) - recordCost; size > p.b.cfg.MaxRecordBytes {
+		return nil, settle.TooLarge(m.Event, size, p.b.cfg.MaxRecordBytes)
 	}
 	return r, nil
 }
@@ -129,11 +136,10 @@ func (p *publication) answered(i int, r *kgo.Record, err error) {
 }
 
 func (p *publication) fail(i int, err error) {
-	known := classify(err)
-	if known.Scope == settle.ScopeTopic {
-		p.b.forget(topicOf(p.batch[i]))
+	p.receipts[i] = settle.Receipt{Err: classify(err)}
+	if p.batch[i].Event == nil {
+		return
 	}
-	p.receipts[i] = settle.Receipt{Err: known}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	key := keyOf(p.batch[i])
@@ -154,29 +160,49 @@ func (p *publication) heldBack(i int) bool {
 	return true
 }
 
-// alone sends what the broker found too large one by one: it speaks of a batch,
-// and of a partition's records behind it, and not one of them is held.
-func (p *publication) alone() {
-	var again []int
-	for i := range p.receipts {
-		if err := p.receipts[i].Err; isAny(err, kerr.MessageTooLarge, kerr.RecordListTooLarge) {
-			again = append(again, i)
+// letGo forgets the topics that can't take anything: the next use looks for
+// them anew. The client never writes to a topic that was made anew under its
+// name by itself.
+func (p *publication) letGo() {
+	forgotten := map[string]bool{}
+	for i, r := range p.receipts {
+		if name := topicOf(p.batch[i]); r.Err != nil && settle.ScopeOf(r.Err) == settle.ScopeTopic && !forgotten[name] {
+			forgotten[name] = true
+			p.b.forget(name)
+			if isAny(r.Err, kerr.UnknownTopicID, kerr.UnknownTopicOrPartition) {
+				p.b.cl.PurgeTopicsFromProducing(name)
+			}
 		}
 	}
-	for _, i := range again {
-		p.mu.Lock()
-		if p.failed[keyOf(p.batch[i])] == i {
-			delete(p.failed, keyOf(p.batch[i]))
-		}
-		p.mu.Unlock()
-		p.receipts[i] = settle.Receipt{}
+}
+
+// settle goes through the answers in the order of the batch. What was refused
+// along with others is sent by itself, and what stands behind a message of its
+// key that failed has failed, too.
+func (p *publication) settle() {
+	if len(p.failed) == 0 {
+		return
+	}
+	clear(p.failed)
+	for i := range p.batch {
 		if p.heldBack(i) {
 			continue
 		}
-		r, err := p.record(i)
-		if err == nil {
-			r, err = p.b.cl.ProduceSync(p.ctx, r).First()
+		if isAny(p.receipts[i].Err, refusals...) {
+			p.alone(i)
 		}
-		p.answered(i, r, err)
+		if err := p.receipts[i].Err; err != nil {
+			p.fail(i, err)
+		}
 	}
+}
+
+// alone sends what was refused, whose neighbours may be to blame.
+func (p *publication) alone(i int) {
+	p.receipts[i] = settle.Receipt{}
+	r, err := p.record(i)
+	if err == nil {
+		r, err = p.b.cl.ProduceSync(p.ctx, r).First()
+	}
+	p.answered(i, r, err)
 }

@@ -11,13 +11,17 @@ import (
 	"github.com/settlemq/settle"
 )
 
+// refusals are a broker's word on records. It speaks of a whole batch although
+// one record of it may be the only one to blame, and nothing of it is held.
+var refusals = []error{kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp}
+
 // classify says how much an error of a broker call speaks of.
 func classify(err error) *settle.PublishError {
 	var known *settle.PublishError
 	switch {
 	case errors.As(err, &known):
 		return known
-	case isAny(err, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp):
+	case isAny(err, refusals...):
 		return &settle.PublishError{Scope: settle.ScopeRecord, Err: settle.Permanent(err)}
 	// Not one of these is the record's fault, and other topics may go on. Too few
 	// replicas in sync: nothing was appended.

@@ -58,7 +58,7 @@ func (b *Broker) Subscribe(ctx context.Context, s settle.Subscription, sink sett
 
 // member is one membership, until ctx is done.
 func (b *Broker) member(ctx context.Context, s settle.Subscription, sink settle.Sink) error {
-	m := &member{b: b, s: s, sink: sink, workers: map[place]*worker{}, moved: make(chan struct{}, 1)}
+	m := &member{b: b, s: s, sink: sink, workers: map[place]*worker{}, begins: map[place]int64{}, moved: make(chan struct{}, 1)}
 	cl, err := kgo.NewClient(append(b.connecting(), m.consuming()...)...)
 	if err != nil {
 		return fmt.Errorf("subscribe: %w", err)
@@ -85,6 +85,9 @@ func (m *member) consuming() []kgo.Opt {
 		kgo.ConsumeTopics(m.s.Topics...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		// Positions come past the marks that end transactions, so that lag ends at 0.
+		kgo.KeepControlRecords(),
+		kgo.AdjustFetchOffsetsFn(m.takeOver),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(),
@@ -107,8 +110,11 @@ func (m *member) consuming() []kgo.Opt {
 func record(r *kgo.Record) settle.Record {
 	headers := decodeHeaders(r.Headers)
 	e, err := settle.DecodeEnvelope(r.Value, headers)
-	if err == nil {
+	switch {
+	case err == nil:
 		e.Topic = r.Topic
+	case r.Value == nil:
+		err = errors.New("a tombstone: the record has no value, which deletes its key from a compacted topic and is no event")
 	}
 	return settle.Record{
 		Position: r.Offset, Event: e, DecodeErr: err, Raw: r.Value, Headers: headers, Key: string(r.Key), RecordedAt: r.Timestamp,

@@ -33,21 +33,18 @@ func (b *Broker) ready(ctx context.Context, name string) error {
 }
 
 // declare makes a topic where there is none. One that exists must keep every
-// record, and if it is exact have the declared number of partitions.
+// record, and if it is exact have the declared number of partitions. It is
+// looked for first: who may write to a topic need not be one who may make it.
 func (b *Broker) declare(ctx context.Context, name string, exact bool) error {
 	if why := badTopic(name); why != "" {
 		return &settle.PublishError{Scope: settle.ScopeTopic, Err: fmt.Errorf("topic %q: %s", name, why)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*b.cfg.Timeout)
 	defer cancel()
-	answer, err := b.admin.CreateTopic(ctx, int32(b.cfg.Partitions), b.replicas(), b.settings(), name)
+	made, err := b.make(ctx, name)
 	if err == nil {
-		err = answer.Err
-	}
-	exists := errors.Is(err, kerr.TopicAlreadyExists)
-	if err == nil || exists {
 		var partitions int
-		if partitions, err = b.served(ctx, name); err == nil && exists {
+		if partitions, err = b.served(ctx, name); err == nil && !made {
 			err = b.check(ctx, name, partitions, exact)
 		}
 	}
@@ -59,6 +56,34 @@ func (b *Broker) declare(ctx context.Context, name string, exact bool) error {
 	defer b.mu.Unlock()
 	b.declared[name] = true
 	return nil
+}
+
+// make reports whether it made the topic, or it was there.
+func (b *Broker) make(ctx context.Context, name string) (bool, error) {
+	topics, err := b.admin.ListTopics(ctx, name)
+	if err == nil {
+		err = topics[name].Err
+	}
+	if !errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return false, err
+	}
+	partitions := b.cfg.Partitions
+	setDefault(&partitions, defaultPartitions)
+	answer, err := b.admin.CreateTopic(ctx, int32(partitions), b.replicas(), b.settings(), name)
+	if err == nil {
+		err = answer.Err
+	}
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, kerr.TopicAlreadyExists):
+		return false, nil
+	case isAny(err, kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed):
+		return false, &settle.PublishError{Scope: settle.ScopeTopic, Err: fmt.Errorf("it does not exist, and this user may not make it: %w", err)}
+	case isAny(err, kerr.InvalidPartitions, kerr.InvalidReplicationFactor, kerr.InvalidReplicaAssignment):
+		return false, &settle.PublishError{Scope: settle.ScopeTopic, Err: fmt.Errorf("it does not exist, and can't be made as it is declared: %w", err)}
+	}
+	return false, err
 }
 
 // forget makes the next use declare the topic again.
@@ -113,7 +138,7 @@ func (b *Broker) check(ctx context.Context, name string, partitions int, exact b
 	wrong := func(format string, args ...any) error {
 		return &settle.PublishError{Scope: settle.ScopeTopic, Err: fmt.Errorf("it exists and "+format, args...)}
 	}
-	if exact && partitions != b.cfg.Partitions {
+	if exact && b.cfg.Partitions > 0 && partitions != b.cfg.Partitions {
 		return wrong("has %d partitions, declared are %d: adding some moves keys to others, and order is lost where they still have records", partitions, b.cfg.Partitions)
 	}
 	settings, err := b.admin.DescribeTopicConfigs(ctx, name)
