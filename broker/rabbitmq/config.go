@@ -12,8 +12,8 @@ type Config struct {
 	// Topics are declared by Open: made when they are missing, refused when
 	// they are something else than is said here. Defaults to none.
 	Topics []string
-	// Groups are the consumer groups whose queues Open declares on each of
-	// Topics. RabbitMQ keeps an event only in the queues that are there when it
+	// Groups are the consumer groups whose queues are declared with each of
+	// Topics, and with a topic that is made on its first use. RabbitMQ keeps an event only in the queues that are there when it
 	// comes: a group that is not declared ahead gets what is published from its
 	// first Subscribe on. Defaults to none.
 	Groups []string

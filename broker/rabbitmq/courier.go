@@ -43,7 +43,7 @@ func (b *Broker) courier(s *session, topic string, answers chan<- answer) *couri
 func (c *courier) run() {
 	trouble := c.b.ready(c.s, c.topic)
 	if trouble == nil {
-		c.line, trouble = c.b.take(c.s)
+		trouble = c.renew()
 	}
 	parcels := c.parcels
 	for parcels != nil || len(c.flying) > 0 {
@@ -80,6 +80,9 @@ func (c *courier) send(p parcel) error {
 	p.confirm, err = c.line.ch.PublishWithDeferredConfirm(c.topic, p.key, true, false, p.message)
 	if err != nil {
 		trouble := c.fallen(c.line.why())
+		if trouble == nil {
+			return c.send(p)
+		}
 		c.answers <- answer{p.i, trouble}
 		return trouble
 	}
@@ -87,18 +90,8 @@ func (c *courier) send(p parcel) error {
 	return nil
 }
 
-// land answers what has its confirm. A return comes ahead of the confirm.
+// land answers what has its confirm.
 func (c *courier) land() error {
-	for more := true; more; {
-		select {
-		case r, ok := <-c.line.returns:
-			if more = ok; ok {
-				c.returned[r.MessageId] = r
-			}
-		default:
-			more = false
-		}
-	}
 	for len(c.flying) > 0 {
 		p := c.flying[0]
 		select {
@@ -115,11 +108,22 @@ func (c *courier) land() error {
 	return nil
 }
 
-// outcome reads a confirm on a line that is open.
+// outcome reads a confirm. A message that nobody gets is sent back ahead of its
+// confirm.
 func (c *courier) outcome(p parcel) error {
 	if !p.confirm.Acked() {
 		// A queue is full, or has failed: not this event's fault. Others may have it.
 		return &settle.PublishError{Scope: settle.ScopeTopic, Err: errors.New("RabbitMQ has refused it (basic.nack): a queue that it goes to is full or does not work")}
+	}
+	for more := true; more; {
+		select {
+		case r, ok := <-c.line.returns:
+			if more = ok; ok {
+				c.returned[r.MessageId] = r
+			}
+		default:
+			more = false
+		}
 	}
 	r, is := c.returned[p.message.MessageId]
 	if !is {
@@ -135,20 +139,55 @@ func (c *courier) outcome(p parcel) error {
 	return &settle.PublishError{Scope: settle.ScopeRecord, Err: err}
 }
 
-// fallen answers all that was in flight on a line that has ended. Confirms
-// that came before it ended count.
+// fallen answers all that was in flight on a line that has ended, and returns
+// what is wrong with the next. Confirms that came before it ended count.
 func (c *courier) fallen(why error) error {
-	trouble := classify(why)
+	var left []parcel
+	for _, p := range c.flying {
+		if p.confirm.Acked() {
+			c.answers <- answer{p.i, c.outcome(p)}
+			continue
+		}
+		left = append(left, p)
+	}
+	c.flying = nil
+	if isTooLarge(why) {
+		return c.oneByOne(left, why)
+	}
+	trouble := error(classify(why))
 	if code(why) == 0 {
 		trouble = &settle.PublishError{Scope: settle.ScopeBroker, Err: fmt.Errorf("the outcome is unknown: %w", why)}
 	}
-	for _, p := range c.flying {
-		err := error(trouble)
-		if p.confirm.Acked() {
-			err = c.outcome(p)
-		}
-		c.answers <- answer{p.i, err}
+	for _, p := range left {
+		c.answers <- answer{p.i, trouble}
 	}
-	c.flying = nil
+	return trouble
+}
+
+// oneByOne sends again what was in flight when the broker found a message
+// larger than it takes: it closes the channel, and does not say which it was.
+func (c *courier) oneByOne(left []parcel, why error) error {
+	if len(left) == 1 {
+		c.answers <- answer{left[0].i, &settle.PublishError{Scope: settle.ScopeRecord, Err: settle.Permanent(why)}}
+		left = nil
+	}
+	trouble := c.renew()
+	for _, p := range left {
+		if trouble == nil {
+			trouble = c.send(p)
+		} else {
+			c.answers <- answer{p.i, trouble}
+		}
+		for trouble == nil && len(c.flying) > 0 {
+			<-c.front()
+			trouble = c.land()
+		}
+	}
+	return trouble
+}
+
+// renew takes another line after one has ended.
+func (c *courier) renew() (trouble error) {
+	c.line, trouble = c.b.take(c.s)
 	return trouble
 }

@@ -79,21 +79,21 @@ func (m *member) attend(ctx context.Context, s *session) {
 		default:
 			m.tell(err)
 		}
+		lost := m.lost
+		if err != nil {
+			lost = nil // nothing is quicker than to wait
+		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-		case <-m.lost:
-			if err != nil {
-				<-timer.C
-			}
+		case <-lost:
 		case <-s.gone:
-			timer.Stop()
-			return
 		case <-ctx.Done():
-			timer.Stop()
-			return
 		}
 		timer.Stop()
+		if ctx.Err() != nil {
+			return
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -25,6 +26,13 @@ func classify(err error) *settle.PublishError {
 		return &settle.PublishError{Scope: settle.ScopeTopic, Err: explain(err)}
 	}
 	return &settle.PublishError{Scope: settle.ScopeBroker, Err: err}
+}
+
+// isTooLarge reports whether the broker has closed a channel because a message
+// is larger than it takes.
+func isTooLarge(err error) bool {
+	var said *amqp.Error
+	return errors.As(err, &said) && said.Code == amqp.PreconditionFailed && strings.Contains(said.Reason, "message size")
 }
 
 // code is the broker's reply code, 0 where it said nothing.
@@ -59,11 +67,13 @@ func explain(err error) error {
 	return err
 }
 
-// value is "'5' of type 'long'" without its words.
+// value is "the value '5' of type 'long'" without its words, and quoted.
 func value(said string) string {
-	said = strings.TrimPrefix(said, "the value ")
-	said, _, _ = strings.Cut(said, " of type ")
-	return strings.Trim(said, "'")
+	said, _, _ = strings.Cut(strings.TrimPrefix(said, "the value "), " of type ")
+	if text, quoted := strings.CutPrefix(said, "'"); quoted {
+		return strconv.Quote(strings.TrimSuffix(text, "'"))
+	}
+	return said
 }
 
 // explainRefusal says why the broker did not let us in.

@@ -49,7 +49,7 @@ func (b *Broker) ready(s *session, topic string) error {
 	if done {
 		return nil
 	}
-	if err := b.declare(s, topic, nil); err != nil {
+	if err := b.declare(s, topic, b.cfg.Groups); err != nil {
 		return classify(err)
 	}
 	return nil
