@@ -283,6 +283,37 @@ VALUES (?, 'order', 'o-1', 'order.created', ?, 'PENDING')`)
 	}
 }
 
+func TestOfAnAdoptedTableOnlyWhatIsMarkedAsSentIsDeletedAndOnlyWhenAsked(t *testing.T) {
+	c := newClassic(t, classicTable)
+	c.insert(1, 2, "DEAD")
+	c.insert(3, 4, "SENT")
+	c.insert(5, 6, "PENDING")
+	c.adopt(migrate.AdoptConfig{})
+	r := c.relay(newMemory(t), relay.Config{})
+	r.sends(2)
+	c.becomes("DEAD 2, SENT 4")
+	r.stop()
+	l := r.store.Log()
+	lease, err := l.Lead(t.Context(), "me", 0, time.Minute)
+	if err != nil || !lease.Held {
+		t.Fatal(lease, err)
+	}
+	if _, err := l.Load(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		before time.Time
+		left   string
+	}{{time.Time{}, "DEAD 2, SENT 4"}, {time.Now().Add(time.Hour), "DEAD 2"}} {
+		if _, err := l.Retain(t.Context(), lease, step.before, 100); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.statuses(); got != step.left {
+			t.Errorf("%s is left, want %s", got, step.left)
+		}
+	}
+}
+
 func TestAppendSaysWhereAnAdoptedOutboxIs(t *testing.T) {
 	c := newClassic(t, classicTable)
 	c.adopt(migrate.AdoptConfig{})

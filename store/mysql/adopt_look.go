@@ -52,6 +52,11 @@ const hasOutbox = `SELECT count(*) > 0 FROM information_schema.tables WHERE tabl
 
 // present reads what was decided before.
 func (a *Adopt) present(ctx context.Context, l *adoptLook) error {
+	if a.cfg.ConsumeLog != "" {
+		l.Plan.ConsumeLog = a.cfg.ConsumeLog
+		l.Refuse("a consume log of another owner is shared on PostgreSQL only; without --consume-log the outbox is adopted, and consumers of Settle use a log of their own")
+		return nil
+	}
 	if !l.there {
 		return nil
 	}

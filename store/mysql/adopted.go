@@ -6,9 +6,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/settlemq/settle/store/adopt"
+	"github.com/settlemq/settle/store/migrate"
 )
 
 // adoption is what was decided about a table of another owner, in the SQL of
@@ -38,6 +40,24 @@ func (a *adoption) decided() *adopt.Outbox {
 
 // sweepable reports whether the status of rows says what they wait for.
 func (a *adoption) sweepable() bool { return a != nil && a.Project }
+
+// Of an adopted table only what is marked as sent goes, and nobody is waited for.
+const deletableRows = `SELECT e.id FROM %s e FORCE INDEX (PRIMARY) WHERE e.id IN (%s) AND %s FOR UPDATE SKIP LOCKED`
+
+// deletable leaves, of rows that are done, those that may be deleted.
+func (a *adoption) deletable(ctx context.Context, tx *sql.Tx, ids []any) ([]any, error) {
+	if a == nil {
+		return ids, nil
+	}
+	marked := "true"
+	if a.Project {
+		marked = "e.status IN (" + a.words(migrate.StatusSent) + ")"
+	}
+	var free []any
+	var id int64
+	err := each(ctx, tx, []any{&id}, func() { free = append(free, id) }, fmt.Sprintf(deletableRows, a.table(), times(len(ids), "?"), marked), ids...)
+	return free, err
+}
 
 const (
 	// hasAdoption tells the layout of a database: the table is made before all else.

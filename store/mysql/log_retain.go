@@ -94,6 +94,9 @@ func (l *Log) retain(ctx context.Context, tx *sql.Tx, before time.Time, limit in
 	}
 	gone := 0
 	for some := range slices.Chunk(done, rowsAtOnce) {
+		if some, err = l.s.adopted.deletable(ctx, tx, some); err != nil || len(some) == 0 {
+			return gone, err
+		}
 		k, err := affected(tx.ExecContext(ctx, fmt.Sprintf(deleteRows, times(len(some), "?")), append(some, before)...))
 		if gone += int(k); err != nil {
 			return 0, err
