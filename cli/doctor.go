@@ -1,14 +1,12 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/settlemq/settle/dial"
 	"github.com/settlemq/settle/doctor"
 )
 
@@ -20,15 +18,17 @@ type sourceFinding struct {
 
 func (a *app) doctorCommand() *cobra.Command {
 	var (
-		of               schemas
+		of               examined
 		lax, why, asJSON bool
 	)
 	c := &cobra.Command{
-		Use:   "doctor --db URL",
-		Short: "Examine a database: is it safe to rely on, and what mends it",
-		Long: "Doctor looks at a database and changes nothing: settings, tables, rights, other relays, clocks. Each finding has a\n" +
-			"verdict, says why it matters, and how to mend it. It ends with 1 when something is bad, so that a deployment can\n" +
-			"stop there; --lax ends with 0 then. A database that can't be reached ends it with 3.",
+		Use:   "doctor --db URL | --broker URL",
+		Short: "Examine a database or a broker: is it safe to rely on, and what mends it",
+		Long: "Doctor looks at a database, a broker or both and changes nothing: settings, tables, topics, rights, other relays,\n" +
+			"clocks. Each finding has a verdict, says why it matters, and how to mend it. It ends with 1 when something is bad, so\n" +
+			"that a deployment can stop there; --lax ends with 0 then. What can't be reached ends it with 3.\n\n" +
+			"Of brokers Kafka is examined: the topics named with --topic, or else all that the account may see. With -c it is\n" +
+			"every source's database and broker; the topics are those that the source names, or else all.",
 		Args: exactly(0, ""),
 		RunE: func(c *cobra.Command, _ []string) error {
 			findings, worst, unreached, err := of.examine(c.Context())
@@ -52,35 +52,6 @@ func (a *app) doctorCommand() *cobra.Command {
 	c.Flags().BoolVar(&why, "why", false, "say why it matters also for what is sound")
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON array of all findings")
 	return c
-}
-
-// examine looks at every source, also behind one that can't be reached.
-func (s *schemas) examine(ctx context.Context) (findings []sourceFinding, worst doctor.Verdict, unreached, err error) {
-	cfg, names, err := s.named()
-	if err != nil {
-		return nil, "", nil, err
-	}
-	findings = []sourceFinding{}
-	var all []doctor.Finding
-	for _, name := range names {
-		prefix := ""
-		if name != "" {
-			prefix = name + ": "
-		}
-		of, err := dial.Doctor(cfg.Sources[name].DB)
-		if err != nil {
-			return nil, "", nil, usagef("%s--db: %w", prefix, err)
-		}
-		list, err := of.Check(ctx)
-		if err != nil {
-			unreached = errors.Join(unreached, fmt.Errorf("%s%w", prefix, cfg.HideError(err)))
-		}
-		for _, f := range list {
-			f.Found, f.Fix = cfg.Hide(f.Found), cfg.Hide(f.Fix)
-			all, findings = append(all, f), append(findings, sourceFinding{name, f})
-		}
-	}
-	return findings, doctor.Worst(all), unreached, nil
 }
 
 func (a *app) printFindings(findings []sourceFinding, asJSON, why bool) error {

@@ -43,12 +43,15 @@ type SourceConfig struct {
 	Migrate bool     `yaml:"migrate" doc:"whether to make the tables and bring them up to date; else settle migrate does, and until then nothing is relayed" default:"false"`
 	// Durability is DurabilityStrict or DurabilityLax.
 	Durability string `yaml:"durability" doc:"strict: a database that may lose what it has committed (fsync or synchronous_commit off and such) is not relayed; lax: it is, with a warning" default:"strict"`
+	// BrokerDurability is DurabilityStrict or DurabilityLax.
+	BrokerDurability string `yaml:"broker_durability" doc:"strict: nothing is relayed to a broker that may lose what it has acknowledged (one copy, or one that proves it; looked at on Kafka, of the source's topics); lax: it is, with a warning" default:"as durability"`
 	// OtherRelay is OtherRelayWarn or OtherRelayUnready.
 	OtherRelay string      `yaml:"other_relay" doc:"what follows when another relay is seen at work on an adopted table. warn: the log and /readyz say so; unready: /readyz answers 503 as well" default:"warn"`
 	Relay      RelayConfig `yaml:"relay" doc:"outbox to broker"`
 }
 
-// What SourceConfig.Durability may be; empty is strict.
+// What SourceConfig.Durability may be, where empty is strict, and
+// BrokerDurability, where empty is what Durability is.
 const (
 	DurabilityStrict = "strict"
 	DurabilityLax    = "lax"

@@ -7,22 +7,54 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/dial"
 	"github.com/settlemq/settle/doctor"
 )
 
 func (c SourceConfig) lax() bool { return c.Durability == DurabilityLax }
 
+func (c SourceConfig) brokerLax() bool {
+	return c.BrokerDurability == DurabilityLax || c.BrokerDurability == "" && c.lax()
+}
+
 // judged asks whether the database may lose what it has committed. Each text
 // names what was found and what mends it: unsafe is what breaks a promise,
 // doubtful what may.
 func (c SourceConfig) judged(ctx context.Context) (unsafe, doubtful []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, openWithin)
-	defer cancel()
 	of, err := dial.Doctor(c.DB)
 	if err != nil {
 		return nil, nil, err
 	}
+	return judge(ctx, of)
+}
+
+// brokerJudged asks the same of the broker at a URL: whether it may lose what
+// it has acknowledged. Of a broker that is not examined nothing is said.
+func (c SourceConfig) brokerJudged(ctx context.Context, url string) (unsafe, doubtful []string, err error) {
+	of, err := dial.BrokerDoctor(url, c.BrokerDoctor())
+	if errors.Is(err, dial.ErrNotExamined) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return judge(ctx, of)
+}
+
+// BrokerDoctor says what of the source's broker is examined: the topics that
+// it names, or the one that events without a topic go to.
+func (c SourceConfig) BrokerDoctor() dial.BrokerDoctorConfig {
+	topics := c.Topics
+	if len(topics) == 0 {
+		topics = []string{settle.DefaultTopic}
+	}
+	return dial.BrokerDoctorConfig{Topics: topics, KeepFor: c.Relay.KeepFor}
+}
+
+func judge(ctx context.Context, of doctor.Checker) (unsafe, doubtful []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, openWithin)
+	defer cancel()
 	findings, err := of.Durability(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -43,6 +75,11 @@ func (c SourceConfig) judged(ctx context.Context) (unsafe, doubtful []string, er
 // refusal is the sentence for a database that is not relayed.
 func refusal(unsafe []string) error {
 	return fmt.Errorf("the database may lose what it has committed, so nothing of it is relayed until that is mended, or the source says durability: lax: %s", strings.Join(unsafe, "; and "))
+}
+
+// brokerRefusal is the sentence for a broker that is not relayed to.
+func brokerRefusal(unsafe []string) error {
+	return fmt.Errorf("the broker may lose what it has acknowledged, so nothing is relayed to it until that is mended, or the source says broker_durability: lax: %s", strings.Join(unsafe, "; and "))
 }
 
 // howToMigrate adds the command to an error that says that tables are missing

@@ -107,7 +107,15 @@ func (c Config) probeBroker(ctx context.Context, s SourceConfig) answer {
 	if err != nil {
 		return answer{err: err}
 	}
-	return answer{"answers", b.Close()}
+	unsafe, doubtful, err := s.brokerJudged(ctx, s.Broker)
+	if len(unsafe) > 0 && !s.brokerLax() {
+		err = brokerRefusal(unsafe)
+	}
+	said := "answers"
+	for _, text := range append(unsafe, doubtful...) {
+		said += "; warning: " + text
+	}
+	return answer{said, errors.Join(err, b.Close())}
 }
 
 // probe asks whether somebody serves the embedded broker. That nobody does is

@@ -137,6 +137,9 @@ func (c SourceConfig) wrong() *configfile.Wrong {
 	if !slices.Contains([]string{"", DurabilityStrict, DurabilityLax}, c.Durability) {
 		return &configfile.Wrong{Key: "durability", Got: c.Durability, Want: DurabilityStrict + " or " + DurabilityLax}
 	}
+	if !slices.Contains([]string{"", DurabilityStrict, DurabilityLax}, c.BrokerDurability) {
+		return &configfile.Wrong{Key: "broker_durability", Got: c.BrokerDurability, Want: DurabilityStrict + " or " + DurabilityLax}
+	}
 	if !slices.Contains([]string{"", OtherRelayWarn, OtherRelayUnready}, c.OtherRelay) {
 		return &configfile.Wrong{Key: "other_relay", Got: c.OtherRelay, Want: OtherRelayWarn + " or " + OtherRelayUnready}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -137,7 +138,8 @@ func (s *source) open(ctx context.Context) (*dial.Database, error) {
 	return db, nil
 }
 
-// judge refuses a database that may lose what it has committed, or warns of it.
+// judge refuses a database that may lose what it has committed, and a broker
+// that may lose what it has acknowledged, or warns of it.
 func (s *source) judge(ctx context.Context) error {
 	unsafe, doubtful, err := s.cfg.judged(ctx)
 	if err != nil {
@@ -147,7 +149,15 @@ func (s *source) judge(ctx context.Context) error {
 		s.board.warn(nil)
 		return &lost{lostDurability, refusal(unsafe)}
 	}
-	s.board.warn(append(unsafe, doubtful...))
+	atBroker, doubtfulAtBroker, err := s.cfg.brokerJudged(ctx, s.broker)
+	if err != nil {
+		return &lost{lostBroker, err}
+	}
+	if len(atBroker) > 0 && !s.cfg.brokerLax() {
+		s.board.warn(append(unsafe, doubtful...))
+		return &lost{lostDurability, brokerRefusal(atBroker)}
+	}
+	s.board.warn(slices.Concat(unsafe, doubtful, atBroker, doubtfulAtBroker))
 	return nil
 }
 
