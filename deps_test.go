@@ -24,7 +24,7 @@ var imports = map[string]struct{ ours, others []string }{
 
 	"broker/brokertest":      {ours: []string{""}},
 	"broker/internal/claims": {ours: []string{""}},
-	"broker/kafka":           {ours: []string{""}, others: []string{"github.com/twmb/franz-go"}},
+	"broker/kafka":           {ours: []string{"", "doctor"}, others: []string{"github.com/twmb/franz-go"}},
 	"broker/memory":          {ours: []string{"", "broker/internal/claims"}},
 	"broker/nats":            {ours: []string{"", "broker/internal/claims"}, others: []string{"github.com/nats-io/nats.go"}},
 	"broker/nats/embedded":   {ours: []string{""}, others: []string{"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "golang.org/x/sys"}},
