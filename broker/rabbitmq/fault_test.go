@@ -174,6 +174,38 @@ func TestWhoMayNotIsToldSoAndGoesOnWhenHeMay(t *testing.T) {
 	})
 }
 
+func TestTheRightsThatTheDocumentsAskForAreEnough(t *testing.T) {
+	r := newRig(t, serverForTest(t))
+	r.groups = []string{"g"}
+	all := "^" + r.topic + `(\..*)?$`
+	r.at = manage(t, r.at).newUser(r.at, all, "^("+r.topic+`(\..*)?|amq\.default)$`, all)
+	b := closing(t, r.open(t, r.config("g")))
+	batch := events(r.topic, "k", 26)
+	publishAll(t, b, batch)
+	c := newCollector()
+	c.subscribe(t, b, "g", r.topic)
+	c.await(t, "all events", func() bool { return c.has(batch) })
+}
+
+func TestEventsOfOthersWithoutAKeyKeepTheirOrder(t *testing.T) {
+	r := newRig(t, serverForTest(t))
+	r.introduce(t, "g")
+	for i := range 50 {
+		err := r.ch.PublishWithContext(t.Context(), r.topic, "their.type", true, false, amqp.Publishing{Body: []byte{byte(i)}, DeliveryMode: amqp.Persistent})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := newCollector()
+	c.subscribe(t, closing(t, r.open(t, r.config())), "g", r.topic)
+	c.await(t, "all records", func() bool { return len(c.records) == 50 })
+	for i, got := range c.records {
+		if int(got.Raw[0]) != i || got.At.Partition != c.records[0].At.Partition || got.Key != "their.type" {
+			t.Fatalf("record %d is %v of partition %d with key %q", i, got.Raw, got.At.Partition, got.Key)
+		}
+	}
+}
+
 func TestAQueueThatIsDeletedUnderItsConsumerIsMadeAgain(t *testing.T) {
 	r := newRig(t, serverForTest(t))
 	r.introduce(t, "g")
