@@ -155,6 +155,9 @@ func (s *Store) session(own, readOnly bool) map[string]string {
 	set[s.server.isolation()] = "'READ-COMMITTED'"
 	set["sql_mode"] = strictly
 	set["innodb_lock_wait_timeout"] = seconds(s.cfg.LockTimeout)
+	// An owner who alters an adopted table makes others wait behind him, and the
+	// server would let them wait for a day.
+	set["lock_wait_timeout"] = seconds(s.cfg.LockTimeout)
 	set["wait_timeout"] = seconds(s.cfg.IdleTimeout)
 	set["net_read_timeout"] = seconds(s.cfg.IdleTimeout)
 	if s.server.mariadb {
