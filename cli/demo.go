@@ -27,6 +27,7 @@ type demo struct {
 	faults   string
 	seed     uint64
 	db       shopDatabase
+	broker   shopBroker
 	dir      string
 	keep     bool
 	stay     bool
@@ -75,6 +76,7 @@ everything settled in time.`,
 	f.StringVar(&d.faults, "faults", "", "all, none, or names with commas between: see the error for a wrong one (default: those of the scenario)")
 	f.Uint64Var(&d.seed, "seed", 0, "decides which fault hits what and when (default: by chance, printed)")
 	f.StringVar(&d.db.text, "db", "", databaseUsage)
+	f.StringVar(&d.broker.text, "broker", "", brokerUsage)
 	f.StringVar(&d.dir, "dir", "", "an empty directory for databases, broker and logs, kept afterwards (default: a temporary one, removed if the proof holds and no dead letter is left)")
 	f.BoolVar(&d.keep, "keep", false, "keep the directory and print how to look around in it")
 	f.BoolVar(&d.stay, "stay", false, "keep the shop running afterwards, until Ctrl-C, for exploring it by commands")
@@ -99,7 +101,13 @@ func (d *demo) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(d.pageable(), d.db.use(ctx, dir)); err != nil {
+	err = d.pageable()
+	for _, use := range []func(context.Context, string) error{d.broker.use, d.db.use} {
+		if err == nil {
+			err = use(ctx, dir)
+		}
+	}
+	if err != nil {
 		remove()
 		return err
 	}
@@ -179,7 +187,7 @@ func (d *demo) prepare() ([]shop.FeedOrder, error) {
 	if d.timeout <= 0 {
 		return nil, usagef("--timeout is %s; it must be more than 0", d.timeout)
 	}
-	if err := d.db.check(); err != nil {
+	if err := errors.Join(d.broker.check(), d.db.check()); err != nil {
 		return nil, err
 	}
 	var err error
@@ -191,6 +199,9 @@ func (d *demo) prepare() ([]shop.FeedOrder, error) {
 		if d.named, err = drill.ParseFaults(d.faults); err != nil {
 			return nil, usagef("%w", err)
 		}
+	}
+	if err := d.reachable(); err != nil {
+		return nil, err
 	}
 	if d.skipBad && d.input == "" {
 		return nil, usagef("--skip-bad is for a file of your own; name it with --input")
@@ -244,10 +255,15 @@ func (d *demo) makeDir() (string, func(), error) {
 	return dir, func() {}, nil
 }
 
-// forget removes a directory, and what its shop has in a database.
+// forget removes a directory, and what its shop has in a database and on a
+// broker.
 func (d *demo) forget(dir string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	if err := shop.DropBroker(ctx, dir); err != nil {
+		d.screen.say("%v; %s is kept, it says where they are", d.broker.hide(err), dir)
+		return
+	}
 	if err := shop.DropDatabase(ctx, dir); err != nil {
 		d.screen.say("%v; %s is kept, it says where they are", d.db.hide(err), dir)
 		return
@@ -280,8 +296,12 @@ func (d *demo) showAround(dir string) {
 	d.screen.say("\nEverything is kept in %s. Look around:\n  %[2]s shop --dir %[1]s            go on with this shop\n  %[2]s trail --dir %[1]s ID        the way of an order or event\n  %[2]s dead list --dir %[1]s --state any\n  sqlite3 %[1]s/"+drill.FactsFile+"     the facts of all services side by side", dir, self())
 }
 
-// showSchemas says what is left in a database, and how it is removed.
+// showSchemas says what is left in a database and on a broker, and how it is
+// removed.
 func (d *demo) showSchemas(dir string) {
+	if use, err := shop.Broker(dir); err == nil && use.URL != "" {
+		d.screen.say("The events are in the topic %s, read by groups whose names begin with %s; kafka-topics.sh --delete --topic %[1]s and kafka-consumer-groups.sh --delete remove them.", use.Topic(), use.Prefix)
+	}
 	databases, err := shop.Databases(dir)
 	if err != nil || d.db.url == "" {
 		return

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/settlemq/settle"
-	"github.com/settlemq/settle/dial"
 	"github.com/settlemq/settle/drill"
 	"github.com/settlemq/settle/examples/shop"
 	"github.com/settlemq/settle/examples/shop/outside"
@@ -25,11 +23,9 @@ import (
 type demoShop struct {
 	d      *demo
 	dir    string
-	broker brokerAt
-	proxy  *drill.Proxy
+	broker demoBroker
 	entry  string
 	client *orderClient
-	tap    drill.Tap
 	// as shop.Services
 	services []*drill.Service
 	watch    *drill.Watch
@@ -60,6 +56,7 @@ func (d *demo) drill(ctx context.Context, dir string, orders []shop.FeedOrder) (
 		return nil, err
 	}
 	defer s.end()
+	d.sayBroker(s.broker)
 	d.screen.say("A shop of %d processes in %s: %s, scenario %s, seed %d. Times are scaled for the drill: leases of %s, four attempts within a second, %s to pay (%s).",
 		s.processes(), dir, count(len(orders), "order", "orders"), d.plays.name, d.seed, drillLease, paymentWindow(len(orders)), shopFile)
 	return drill.Run(ctx, drill.Config{
@@ -96,18 +93,12 @@ func (s *demoShop) connect() error {
 	if err != nil {
 		return err
 	}
-	s.broker = brokerAt{token: rand.Text(), port: brokerPort}
+	if s.broker, err = s.d.openBroker(s.dir, brokerPort); err != nil {
+		return err
+	}
+	s.close = append(s.close, s.broker.tap.Close)
 	s.entry = fmt.Sprintf("127.0.0.1:%d", entryPort)
 	s.client = newOrderClient(s.entry)
-	if s.proxy, err = drill.OpenProxy("127.0.0.1:0", s.broker.addr()); err != nil {
-		return err
-	}
-	tap, err := dial.Tap(s.broker.url(s.broker.addr()))
-	if err != nil {
-		return err
-	}
-	s.tap = tap
-	s.close = append(s.close, tap.Close)
 	if s.services, s.watch, err = openServices(s.dir); err != nil {
 		return err
 	}
@@ -121,19 +112,20 @@ func (s *demoShop) end() {
 	}
 }
 
-// child is a process of one role that reaches the broker at addr.
-func (s *demoShop) child(role, log, addr string, ready func(context.Context) error) *drill.Child {
+// child is a process of one role that finds the broker by env. It is the only
+// one of its instance, if it has that.
+func (s *demoShop) child(role, log, instance string, env []string, ready func(context.Context) error) *drill.Child {
 	return drill.NewChild(drill.ChildConfig{
 		Name:  role,
-		Args:  []string{"role", role, "--dir", s.dir, "--listen", s.entry},
-		Env:   []string{envBroker + "=" + s.broker.url(addr)},
+		Args:  []string{"role", role, "--dir", s.dir, "--listen", s.entry, "--instance", instance},
+		Env:   env,
 		Log:   filepath.Join(s.dir, "logs", log+".log"),
 		Ready: ready,
 	})
 }
 
 func (s *demoShop) role(name string, ready func(context.Context) error) *drill.Child {
-	return s.child(name, name, s.proxy.Addr(), ready)
+	return s.child(name, name, name, s.broker.env, ready)
 }
 
 // members are the services' processes: order and inventory have a relay and a
@@ -164,9 +156,12 @@ func (s *demoShop) outsiders() []*drill.Child {
 	return all
 }
 
-// processes counts them all: the broker and the entry, too.
+// processes counts them all: the entry and a broker of its own, too.
 func (s *demoShop) processes() int {
-	n := 2 + len(outside.Systems())
+	n := 1 + len(outside.Systems())
+	if s.broker.own != nil {
+		n++
+	}
 	for _, m := range s.members() {
 		n++
 		if m.Relay != m.Consumer {
@@ -177,17 +172,20 @@ func (s *demoShop) processes() int {
 }
 
 func (s *demoShop) system() drill.System {
+	var broker *drill.Child
+	if s.broker.own != nil {
+		broker = s.child(roleBroker, roleBroker, "", s.broker.own, s.brokerReady)
+	}
 	return drill.System{
-		Broker:   s.child(roleBroker, roleBroker, s.broker.addr(), s.brokerReady),
+		Broker:   broker,
 		Entry:    s.role(shop.RoleOrderAPI, s.client.ready),
 		Services: s.members(),
 		Outside:  s.outsiders(),
 		StandIn: func(c *drill.Child) *drill.Child {
 			log := fmt.Sprintf("%s-stand-in-%d", c.Name(), s.standIns.Add(1))
-			return s.child(c.Name(), log, s.proxy.Addr(), nil)
+			return s.child(c.Name(), log, "", s.broker.env, nil)
 		},
-		Proxy: s.proxy, Tap: s.tap, Topic: settle.DefaultTopic, Groups: len(s.services),
-		AckWitness: `{"stream":"`, LeaseTTL: drillLease,
+		Proxy: s.broker.proxy, Tap: s.broker.tap, Topic: s.broker.topic, Groups: len(s.services), LeaseTTL: drillLease,
 		Place: s.client.place, Act: s.client.act, Misbehave: s.misbehave, Misbehaved: s.misbehaved,
 		State: s.watch.State, Letters: s.watch.Letters, Repair: s.repair, Export: s.export, Counters: s.counters,
 	}
@@ -206,8 +204,7 @@ func (s *demoShop) misbehaved(ctx context.Context, system string) (map[string]in
 func (s *demoShop) brokerReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	_, _, err := s.tap.Bounds(ctx, settle.DefaultTopic)
-	return err
+	return s.broker.tap.Ready(ctx)
 }
 
 func (s *demoShop) export(ctx context.Context, f *drill.Facts) error {

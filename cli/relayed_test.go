@@ -215,11 +215,7 @@ func logOf(t *testing.T, broker string) (all []tableRow) {
 	defer func() { _ = tap.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	from, to, err := tap.Bounds(ctx, settle.DefaultTopic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = tap.ReadLog(ctx, settle.DefaultTopic, from, to, func(r settle.Record) error {
+	err = tap.ReadAll(ctx, settle.DefaultTopic, func(r settle.Record) error {
 		all = append(all, tableRow{r.Event.ID, r.Event.AggregateID, string(r.Event.Payload)})
 		return nil
 	})

@@ -24,12 +24,16 @@ import (
 const roleBroker = "broker"
 
 // envBroker names the broker's URL to a role: its token must not stand in the
-// process list.
-const envBroker = "SETTLE_BROKER_URL"
+// process list. envProxy is the address of the proxy on the way to a broker that
+// has several.
+const (
+	envBroker = "SETTLE_BROKER_URL"
+	envProxy  = "SETTLE_BROKER_PROXY"
+)
 
 // roleCommand runs one process of a drill. It ends with its parent.
 func (a *app) roleCommand() *cobra.Command {
-	var dir, listen string
+	var dir, listen, instance string
 	var at []string
 	c := &cobra.Command{
 		Use:   "role NAME[,NAME …]",
@@ -62,7 +66,7 @@ func (a *app) roleCommand() *cobra.Command {
 			consume := consumerConfig(file.Consumer)
 			consume.RetryPoll = 200 * time.Millisecond // how soon a replay is seen
 			err = shop.Run(ctx, shop.Config{
-				Dir: dir, Roles: roles, BrokerURL: os.Getenv(envBroker), Listen: listen, StatsDir: statsDir(dir), Crash: a.Crash, Logger: log,
+				Dir: dir, Roles: roles, BrokerURL: os.Getenv(envBroker), Instance: instance, Dial: dialBroker(), Listen: listen, StatsDir: statsDir(dir), Crash: a.Crash, Logger: log,
 				Relay: file.Relay.Relay(), Consumer: consume, Rules: file.Shop.rules(), Outside: file.Outside.config(addresses),
 			})
 			if err != nil {
@@ -73,8 +77,18 @@ func (a *app) roleCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&dir, "dir", ".", "the shop's directory")
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "address of the order entry")
+	c.Flags().StringVar(&instance, "instance", "", "name to the broker that this process alone has, and the next one in its place")
 	c.Flags().StringArrayVar(&at, "outside", nil, "address of an outside system as NAME=HOST:PORT; may be repeated")
 	return c
+}
+
+// dialBroker goes through the proxy, if there is one.
+func dialBroker() func(ctx context.Context, network, addr string) (net.Conn, error) {
+	proxy := os.Getenv(envProxy)
+	if proxy == "" {
+		return nil
+	}
+	return drill.DialThrough(proxy)
 }
 
 // outsideAddresses reads NAME=HOST:PORT of outside systems.

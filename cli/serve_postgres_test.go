@@ -126,7 +126,7 @@ func TestAnOutageOfPostgreSQLIsToldOnceWithoutThePasswordAndCostsNothing(t *test
 		t.Fatal(err)
 	}
 	must(t, cli.ExitOK, "migrate", "--db", at.String())
-	proxy, err := drill.OpenProxy("127.0.0.1:0", at.Host)
+	proxy, err := drill.OpenProxy(drill.ProxyConfig{Target: at.Host})
 	if err != nil {
 		t.Fatal(err)
 	}

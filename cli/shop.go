@@ -25,6 +25,7 @@ const shopFile = "settle.yml"
 func (a *app) shopCommand() *cobra.Command {
 	var dir, listen, config string
 	var db shopDatabase
+	var broker shopBroker
 	c := group("shop", "Run the reference shop in one process, embedded broker included", a.shopStockCommand(), a.shopOutsideCommand())
 	c.Long = "Shop runs its six services, their relays and consumers, the payment provider, the coupon system and the\n" +
 		"carrier that they call, and a JetStream server, all in one process. It goes on where the last one in the\n" +
@@ -58,11 +59,14 @@ func (a *app) shopCommand() *cobra.Command {
 				return usagef("--listen %q is not HOST:PORT: there is no port %q", listen, port)
 			}
 		}
-		if err := db.check(); err != nil {
+		if err := errors.Join(broker.check(), db.check()); err != nil {
 			return err
 		}
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return usagef("--dir %s: %w", dir, err)
+		}
+		if err := broker.use(c.Context(), dir); err != nil {
+			return err
 		}
 		if err := db.use(c.Context(), dir); err != nil {
 			return err
@@ -71,6 +75,7 @@ func (a *app) shopCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&dir, "dir", "", "where the shop's databases and the broker's files are, or are to be")
 	c.Flags().StringVar(&db.text, "db", "", databaseUsage)
+	c.Flags().StringVar(&broker.text, "broker", "", brokerUsage)
 	c.Flags().StringVar(&listen, "listen", "", "address of the HTTP entry (default 127.0.0.1:8080)")
 	c.Flags().StringVar(&config, "config", "", "config file; see settle config schema (default: "+shopFile+" in --dir, if there is one)")
 	return c

@@ -85,7 +85,7 @@ func where(s govern.Step) string {
 
 func note(s govern.Step) string {
 	var parts []string
-	if s.Broker.Offset > 0 {
+	if s.Broker.Topic != "" {
 		parts = append(parts, fmt.Sprintf("%s[%d]@%d", s.Broker.Topic, s.Broker.Partition, s.Broker.Offset))
 	}
 	if s.Attempts > 1 || (s.Attempts == 1 && s.Stage != govern.StageApplied && s.Stage != govern.StageCompensated && s.Stage != govern.StagePublished) {

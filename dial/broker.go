@@ -3,6 +3,7 @@ package dial
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/url"
 	"strings"
 
@@ -22,6 +23,13 @@ type BrokerConfig struct {
 	// only for the groups that it knows (RabbitMQ). Defaults to none: such a
 	// group receives what is published after its first Subscribe.
 	Groups []string
+	// InstanceID names this process to a broker that assigns partitions: what it
+	// had is kept for the next one of that name for some seconds. No two may have
+	// one at a time. Defaults to none; only Kafka knows such names.
+	InstanceID string
+	// Dial makes the connections to Kafka, for tests that stand between. Other
+	// brokers do without. Defaults to TCP.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Logger takes warnings. Defaults to none.
 	Logger *slog.Logger
 }
@@ -78,7 +86,7 @@ func Broker(ctx context.Context, rawURL string, cfg BrokerConfig) (settle.Broker
 		if err := checkKafka(rawURL); err != nil {
 			return nil, err
 		}
-		return kafka.Open(ctx, rawURL, kafka.Config{Topics: cfg.Topics, Declare: true, Log: cfg.Logger})
+		return kafka.Open(ctx, rawURL, kafka.Config{Topics: cfg.Topics, Declare: true, InstanceID: cfg.InstanceID, Dial: cfg.Dial, Log: cfg.Logger})
 	}
 	if rabbitmq.IsURL(rawURL) {
 		if err := checkRabbitMQ(rawURL); err != nil {

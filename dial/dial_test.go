@@ -209,8 +209,9 @@ func TestAServedBrokerTakesMessagesUntilItIsEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first, last, err := tap.Bounds(t.Context(), settle.DefaultTopic); err != nil || first != 1 || last != 1 {
-		t.Errorf("log from %d to %d, %v; want one record", first, last, err)
+	records := 0
+	if err := tap.ReadAll(t.Context(), settle.DefaultTopic, func(settle.Record) error { records++; return nil }); err != nil || records != 1 {
+		t.Errorf("the log holds %d records, %v; want one", records, err)
 	}
 	_ = tap.Close()
 	if err := b.Close(); err != nil {

@@ -9,16 +9,10 @@ import (
 
 // CopyLog reads the whole log of a topic back from the broker and adds it.
 func (f *Facts) CopyLog(ctx context.Context, t Tap, topic string) error {
-	first, last, err := t.Bounds(ctx, topic)
-	if err != nil {
-		return fmt.Errorf("read log of %s: %w", topic, err)
-	}
 	cols := []string{"topic", "broker_partition", "broker_offset", "event_id", "aggregate_type", "aggregate_id", "aggregate_seq", "payload_hash"}
+	var err error
 	err = f.Insert(ctx, "broker_log", cols, func(yield func([]any) bool) {
-		if last == 0 {
-			return
-		}
-		err = t.ReadLog(ctx, topic, first, last, func(r settle.Record) error {
+		err = t.ReadAll(ctx, topic, func(r settle.Record) error {
 			e := r.Event
 			payload := r.Raw
 			if e == nil {

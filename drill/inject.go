@@ -175,6 +175,9 @@ func (r *run) kill(c *Child) (int, error) {
 
 // stopBroker ends a broker that serves, by SIGKILL and SIGTERM in turn.
 func (r *run) stopBroker(ctx context.Context, rnd *rand.Rand, nth int) (int, error) {
+	if r.sys.Broker == nil {
+		return 0, errors.New("the broker is not the drill's own")
+	}
 	if err := r.sys.Broker.Await(ctx); err != nil {
 		return 0, err
 	}
@@ -216,7 +219,7 @@ func (r *run) cut(ctx context.Context, rnd *rand.Rand) (int, error) {
 func (r *run) loseAnswers(ctx context.Context) (int, error) {
 	limited, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if n := r.sys.Proxy.LoseAnswers(limited, r.sys.AckWitness, 100*time.Millisecond); n == 0 {
+	if n := r.sys.Proxy.LoseAnswers(limited, 100*time.Millisecond); n == 0 {
 		return 0, errors.New("nothing was published within 5 s")
 	}
 	return 1, nil
@@ -225,14 +228,9 @@ func (r *run) loseAnswers(ctx context.Context) (int, error) {
 // duplicate publishes some records of the log again, as new ones: same value,
 // same headers, another message id.
 func (r *run) duplicate(ctx context.Context, rnd *rand.Rand, nth int) (int, error) {
-	first, last, err := r.sys.Tap.Bounds(ctx, r.sys.Topic)
-	if err != nil {
-		return 0, retryable(err)
-	}
 	const copies = 10
-	from := first + rnd.Int64N(max(last-first-copies, 1))
 	var records []settle.Record
-	err = r.sys.Tap.ReadLog(ctx, r.sys.Topic, from, min(from+copies-1, last), func(rec settle.Record) error {
+	err := r.sys.Tap.ReadSome(ctx, r.sys.Topic, rnd.Float64(), copies, func(rec settle.Record) error {
 		if rec.Event != nil {
 			records = append(records, rec)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net"
 	"path/filepath"
 	"slices"
@@ -48,7 +49,7 @@ func pretend(t *testing.T) *pretence {
 	}
 	t.Cleanup(func() { _ = ln.Close() })
 	go answerAll(ln)
-	proxy, err := drill.OpenProxy("127.0.0.1:0", ln.Addr().String())
+	proxy, err := drill.OpenProxy(drill.ProxyConfig{Target: ln.Addr().String(), Witness: func() drill.Witness { return &drill.TextWitness{Text: "ack"} }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func pretend(t *testing.T) *pretence {
 	}
 	both := role("marketing")
 	p.System = drill.System{
-		Broker: role("broker"), Entry: role("entry"), Proxy: proxy, Tap: p, Topic: "t", Groups: 1, AckWitness: "ack",
+		Broker: role("broker"), Entry: role("entry"), Proxy: proxy, Tap: p, Topic: "t", Groups: 1,
 		Services: []drill.Member{
 			{Name: "order", Relay: role("order-relay"), Consumer: role("order-consumer")},
 			{Name: "inventory", Relay: role("inventory-relay"), Consumer: role("inventory-consumer")},
@@ -216,17 +217,15 @@ func (p *pretence) repair(_ context.Context, letters []drill.Letter) error {
 	return nil
 }
 
-func (p *pretence) Bounds(context.Context, string) (int64, int64, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return 1, int64(len(p.log)), nil
+func (p *pretence) ReadAll(ctx context.Context, topic string, visit func(settle.Record) error) error {
+	return p.ReadSome(ctx, topic, 0, math.MaxInt, visit)
 }
 
-func (p *pretence) ReadLog(_ context.Context, _ string, from, to int64, visit func(settle.Record) error) error {
+func (p *pretence) ReadSome(_ context.Context, _ string, place float64, n int, visit func(settle.Record) error) error {
 	p.mu.Lock()
-	log := slices.Clone(p.log[from-1 : to])
+	log := slices.Clone(p.log[int(place*float64(len(p.log))):])
 	p.mu.Unlock()
-	for _, r := range log {
+	for _, r := range log[:min(n, len(log))] {
 		if err := visit(r); err != nil {
 			return err
 		}

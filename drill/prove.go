@@ -12,7 +12,7 @@ func (r *run) prove(ctx context.Context, broker *crew) (*Report, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	if err := r.sys.Broker.Await(ctx); err != nil {
+	if err := r.awaitBroker(ctx); err != nil {
 		return nil, err
 	}
 	if err := f.CopyLog(ctx, r.sys.Tap, r.sys.Topic); err != nil {
@@ -47,8 +47,11 @@ func (r *run) prove(ctx context.Context, broker *crew) (*Report, error) {
 
 func (r *run) lives() []Lives {
 	lives := r.standIns
-	for _, c := range append(r.roles(), r.sys.Broker) {
+	for _, c := range r.roles() {
 		lives = append(lives, c.Lives())
+	}
+	if r.sys.Broker != nil {
+		lives = append(lives, r.sys.Broker.Lives())
 	}
 	return lives
 }

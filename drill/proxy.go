@@ -1,7 +1,6 @@
 package drill
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,11 +10,24 @@ import (
 	"time"
 )
 
+// ProxyConfig describes a proxy.
+type ProxyConfig struct {
+	// Listen is its address. Defaults to a free port on loopback.
+	Listen string
+	// Target is where connections lead. Defaults to none: each connection says
+	// so itself, as those of Proxy.Dial do; a broker of several nodes tells its
+	// clients where they are.
+	Target string
+	// Witness tells acknowledgements among the answers of one connection.
+	// Defaults to none: no answer can be lost.
+	Witness func() Witness
+}
+
 // Proxy passes TCP connections on loopback to a broker, and misbehaves when
 // told: it cuts all connections, or swallows the broker's answers.
 type Proxy struct {
-	ln     net.Listener
-	target string
+	ln  net.Listener
+	cfg ProxyConfig
 
 	mu      sync.Mutex
 	links   map[*link]struct{}
@@ -27,25 +39,33 @@ type Proxy struct {
 }
 
 // link is one connection through the proxy.
-type link struct{ client, server *net.TCPConn }
-
-// loss is a time in which answers are lost. Only those of links that carried
-// a witness: others may be about to connect, and nobody publishes before that.
-type loss struct {
-	witness []byte
-	tails   map[*link][]byte // bytes that may be the beginning of a witness
-	lossy   map[*link]bool   // links whose answers are lost from the first witness on
-	seen    int
-	found   chan struct{} // closed when the first witness was swallowed
+type link struct {
+	client, server *net.TCPConn
+	witness        Witness // guarded by Proxy.mu
 }
 
-// OpenProxy listens on addr (port 0 picks one) for connections to target.
-func OpenProxy(addr, target string) (*Proxy, error) {
-	ln, err := net.Listen("tcp", addr)
+// loss is a time in which answers are lost. Only those of links that carried
+// an acknowledgement: others may be about to connect, and nobody publishes
+// before that.
+type loss struct {
+	lossy map[*link]bool // links whose answers are lost from the first acknowledgement on
+	seen  int
+	found chan struct{} // closed when the first acknowledgement was swallowed
+}
+
+// OpenProxy listens for connections.
+func OpenProxy(cfg ProxyConfig) (*Proxy, error) {
+	if cfg.Listen == "" {
+		cfg.Listen = "127.0.0.1:0"
+	}
+	if cfg.Witness == nil {
+		cfg.Witness = func() Witness { return &TextWitness{} }
+	}
+	ln, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen for proxy: %w", err)
 	}
-	return &Proxy{ln: ln, target: target, links: map[*link]struct{}{}}, nil
+	return &Proxy{ln: ln, cfg: cfg, links: map[*link]struct{}{}}, nil
 }
 
 // Addr is where clients connect.
@@ -99,12 +119,12 @@ func (p *Proxy) serve(client *net.TCPConn) {
 		abort(client)
 		return
 	}
-	s, err := net.DialTimeout("tcp", p.target, time.Second)
+	s, err := p.reach(client)
 	if err != nil {
 		abort(client)
 		return
 	}
-	l := &link{client: client, server: s.(*net.TCPConn)}
+	l := &link{client: client, server: s, witness: p.cfg.Witness()}
 	p.mu.Lock()
 	if p.closing || time.Now().Before(p.refuse) {
 		p.mu.Unlock()
@@ -128,7 +148,7 @@ func (p *Proxy) copy(l *link, from, to *net.TCPConn, answers bool) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		if n > 0 && !(answers && p.swallow(l, buf[:n])) {
+		if n > 0 && !p.swallow(l, buf[:n], answers) {
 			p.passed.Add(int64(n))
 			if _, werr := to.Write(buf[:n]); werr != nil {
 				return
@@ -140,24 +160,26 @@ func (p *Proxy) copy(l *link, from, to *net.TCPConn, answers bool) {
 	}
 }
 
-// swallow reports whether b, an answer, is to be lost.
-func (p *Proxy) swallow(l *link, b []byte) bool {
+// swallow reports whether b is to be lost: it is an answer, and its turn.
+func (p *Proxy) swallow(l *link, b []byte, answer bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !answer {
+		l.witness.Asked(b)
+		return false
+	}
+	n := l.witness.Answered(b)
 	w := p.losing
 	if w == nil {
 		return false
 	}
-	seen := append(w.tails[l], b...)
-	if n := bytes.Count(seen, w.witness); n > 0 {
+	if n > 0 {
 		if w.seen == 0 {
 			close(w.found)
 		}
 		w.seen += n
 		w.lossy[l] = true
-		seen = seen[bytes.LastIndex(seen, w.witness)+len(w.witness):]
 	}
-	w.tails[l] = bytes.Clone(seen[max(0, len(seen)-len(w.witness)+1):])
 	return w.lossy[l]
 }
 
@@ -174,12 +196,12 @@ func (p *Proxy) Cut(d time.Duration) int {
 }
 
 // LoseAnswers swallows what the broker answers on each connection from the
-// first answer on that contains witness, while everything else passes, until
-// one was lost and a little longer (so that the sender has more in doubt than
-// one message), or ctx is done; then it cuts all connections. It returns how
-// many witnesses were lost.
-func (p *Proxy) LoseAnswers(ctx context.Context, witness string, longer time.Duration) int {
-	w := &loss{witness: []byte(witness), tails: map[*link][]byte{}, lossy: map[*link]bool{}, found: make(chan struct{})}
+// first acknowledgement on, while everything else passes, until one was lost
+// and a little longer (so that the sender has more in doubt than one message),
+// or ctx is done; then it cuts all connections. It returns how many
+// acknowledgements were lost.
+func (p *Proxy) LoseAnswers(ctx context.Context, longer time.Duration) int {
+	w := &loss{lossy: map[*link]bool{}, found: make(chan struct{})}
 	p.mu.Lock()
 	if p.losing != nil {
 		p.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 
 // proxied returns a proxy in front of a server that answers each line with
 // "ack " and the line, and a channel of the lines the server got.
-func proxied(t *testing.T) (*drill.Proxy, <-chan string) {
+func proxied(t *testing.T, witness string) (*drill.Proxy, <-chan string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -38,7 +38,7 @@ func proxied(t *testing.T) (*drill.Proxy, <-chan string) {
 			}()
 		}
 	}()
-	p, err := drill.OpenProxy("127.0.0.1:0", ln.Addr().String())
+	p, err := drill.OpenProxy(drill.ProxyConfig{Target: ln.Addr().String(), Witness: func() drill.Witness { return &drill.TextWitness{Text: witness} }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func (l line) hear() (string, error) {
 }
 
 func TestAProxyPassesBothWaysAndCountsBytes(t *testing.T) {
-	p, _ := proxied(t)
+	p, _ := proxied(t, "")
 	l := through(t, p)
 	l.say("hello")
 	if s, err := l.hear(); s != "ack hello" || err != nil {
@@ -97,7 +97,7 @@ func TestAProxyPassesBothWaysAndCountsBytes(t *testing.T) {
 }
 
 func TestACutResetsAllConnectionsAndRefusesNewOnesForAWhile(t *testing.T) {
-	p, _ := proxied(t)
+	p, _ := proxied(t, "")
 	a, b := through(t, p), through(t, p)
 	for _, l := range []line{a, b} {
 		l.say("x")
@@ -130,7 +130,7 @@ func TestACutResetsAllConnectionsAndRefusesNewOnesForAWhile(t *testing.T) {
 }
 
 func TestLostAnswersReachTheServerButNotTheClient(t *testing.T) {
-	p, got := proxied(t)
+	p, got := proxied(t, "ack second")
 	l := through(t, p)
 	l.say("first")
 	if _, err := l.hear(); err != nil {
@@ -138,7 +138,7 @@ func TestLostAnswersReachTheServerButNotTheClient(t *testing.T) {
 	}
 	<-got
 	lost := make(chan int, 1)
-	go func() { lost <- p.LoseAnswers(t.Context(), "ack second", 10*time.Millisecond) }()
+	go func() { lost <- p.LoseAnswers(t.Context(), 10*time.Millisecond) }()
 	heard := make(chan string, 1)
 	go func() { // answers still pass until LoseAnswers has begun
 		for {
@@ -172,10 +172,10 @@ func TestLostAnswersReachTheServerButNotTheClient(t *testing.T) {
 }
 
 func TestALossWithoutAWitnessIsNotCounted(t *testing.T) {
-	p, _ := proxied(t)
+	p, _ := proxied(t, "ack")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if n := p.LoseAnswers(ctx, "ack", time.Millisecond); n != 0 {
+	if n := p.LoseAnswers(ctx, time.Millisecond); n != 0 {
 		t.Errorf("counted %d although nobody spoke", n)
 	}
 }

@@ -116,7 +116,9 @@ func (r *run) run(ctx context.Context) (*Report, error) {
 	broker := newCrew(ctx, cancel)
 	defer broker.end()
 	broker.add(r.sys.Proxy.Run)
-	broker.add(r.sys.Broker.Run)
+	if r.sys.Broker != nil {
+		broker.add(r.sys.Broker.Run)
+	}
 	roles := newCrew(ctx, cancel)
 	defer roles.end()
 	if err := r.start(ctx, roles); err != nil {
@@ -150,7 +152,7 @@ func (r *run) start(ctx context.Context, roles *crew) error {
 	r.enter("starting")
 	ctx, cancel := context.WithTimeout(ctx, min(r.cfg.Timeout, time.Minute))
 	defer cancel()
-	if err := r.sys.Broker.Await(ctx); err != nil {
+	if err := r.awaitBroker(ctx); err != nil {
 		return err
 	}
 	all := r.roles()
@@ -163,6 +165,14 @@ func (r *run) start(ctx context.Context, roles *crew) error {
 		}
 	}
 	return nil
+}
+
+// awaitBroker waits until the broker serves.
+func (r *run) awaitBroker(ctx context.Context) error {
+	if r.sys.Broker == nil {
+		return nil
+	}
+	return r.sys.Broker.Await(ctx)
 }
 
 // roles returns all processes but the broker, each once.

@@ -8,7 +8,7 @@ import (
 // System is what a drill breaks: services, each with relay and consumer, the
 // order service's entry, the outside systems that they call, and a broker.
 type System struct {
-	// Broker is started first and ended last.
+	// Broker is started first and ended last. Nil: it is not ours, and runs.
 	Broker *Child
 	// Entry takes orders.
 	Entry *Child
@@ -26,8 +26,6 @@ type System struct {
 	// Topic is the topic of all events, Groups how many consumer groups read it.
 	Topic  string
 	Groups int
-	// AckWitness is a text that only acknowledgements of published events hold.
-	AckWitness string
 	// LeaseTTL is the longest lease of relay and consumer.
 	LeaseTTL time.Duration
 	// Place asks the entry for an order; see Feed.

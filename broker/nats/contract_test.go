@@ -160,7 +160,7 @@ func (r *rig) restart(t testing.TB) {
 func (r *rig) lossy(t testing.TB) (settle.Broker, func() int) {
 	t.Helper()
 	_, target, _ := strings.Cut(r.url, "@")
-	proxy, err := drill.OpenProxy("127.0.0.1:0", target)
+	proxy, err := drill.OpenProxy(drill.ProxyConfig{Target: target, Witness: func() drill.Witness { return &drill.TextWitness{Text: `"stream":"` + topicName + `"`} }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func (r *rig) lossy(t testing.TB) (settle.Broker, func() int) {
 	return b, func() int {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		return proxy.LoseAnswers(ctx, `"stream":"`+topicName+`"`, 50*time.Millisecond)
+		return proxy.LoseAnswers(ctx, 50*time.Millisecond)
 	}
 }
 

@@ -59,6 +59,41 @@ func (t *Tap) Bounds(ctx context.Context, topic string) (first, last int64, err 
 	return int64(state.FirstSeq), int64(state.LastSeq), nil
 }
 
+// Ready returns nil if the server answers.
+func (t *Tap) Ready(ctx context.Context) error {
+	_, _, err := t.Bounds(ctx, settle.DefaultTopic)
+	return err
+}
+
+// ReadAll calls visit with every record that topic holds now, in the order in
+// which they are stored.
+func (t *Tap) ReadAll(ctx context.Context, topic string, visit func(settle.Record) error) error {
+	first, last, err := t.Bounds(ctx, topic)
+	if err != nil {
+		return err
+	}
+	return t.ReadLog(ctx, topic, first, last, visit)
+}
+
+// ReadSome does the same with up to n consecutive records from one place in
+// the log: 0 is its beginning, 1 its end.
+func (t *Tap) ReadSome(ctx context.Context, topic string, place float64, n int, visit func(settle.Record) error) error {
+	first, last, err := t.Bounds(ctx, topic)
+	if err != nil {
+		return err
+	}
+	from := first + int64(place*float64(max(last-first-int64(n), 0)))
+	return t.ReadLog(ctx, topic, from, min(from+int64(n)-1, last), visit)
+}
+
+// Remove deletes a topic. It has no groups of its own.
+func (t *Tap) Remove(ctx context.Context, topic string, _ []string) error {
+	if err := t.js.DeleteStream(ctx, StreamName(topic)); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return fmt.Errorf("delete topic %q: %w", topic, err)
+	}
+	return nil
+}
+
 // ReadLog calls visit with every record of topic from one position up to and
 // including another, in the order in which they are stored.
 func (t *Tap) ReadLog(ctx context.Context, topic string, from, to int64, visit func(settle.Record) error) error {

@@ -1,9 +1,11 @@
 package shop
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 
@@ -37,8 +39,14 @@ type Config struct {
 	// Dir keeps the shop: NAME.db of each service, outside/ of the outside
 	// systems and, under Solo, broker/. It is made when missing.
 	Dir string
-	// BrokerURL is where the broker is; see package dial. Solo brings its own.
+	// BrokerURL is where the broker is; see package dial. Defaults to what
+	// UseBroker has noted; without that Solo brings its own.
 	BrokerURL string
+	// Instance is a name that this process alone has and the next one in its
+	// place; see dial.BrokerConfig. Defaults to none.
+	Instance string
+	// Dial makes the connections to Kafka. Defaults to TCP.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Roles to run in this process. Defaults to all.
 	Roles []string
 	// Listen is the address of the HTTP entry. Defaults to 127.0.0.1:8080.

@@ -33,7 +33,14 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return fmt.Errorf("run shop: %w", err)
 	}
-	p := &process{cfg: cfg}
+	use, err := Broker(cfg.Dir)
+	if err != nil {
+		return fmt.Errorf("run shop: %w", err)
+	}
+	if cfg.BrokerURL == "" {
+		cfg.BrokerURL = use.URL
+	}
+	p := &process{cfg: cfg, use: use}
 	err = p.open(ctx)
 	if err == nil {
 		err = p.run(ctx)
@@ -48,6 +55,7 @@ func Run(ctx context.Context, cfg Config) error {
 // process is what the roles of one process share.
 type process struct {
 	cfg      Config
+	use      BrokerUse
 	services crowd
 	broker   settle.Broker
 	entry    net.Listener // of the order entry
@@ -86,11 +94,13 @@ func (p *process) open(ctx context.Context) error {
 // connect waits for the broker as long as it takes: it may be starting.
 func (p *process) connect(ctx context.Context) error {
 	for {
-		b, err := dial.Broker(ctx, p.cfg.BrokerURL, dial.BrokerConfig{Topics: []string{settle.DefaultTopic}, Logger: p.cfg.Logger})
+		b, err := dial.Broker(ctx, p.cfg.BrokerURL, dial.BrokerConfig{
+			Topics: []string{p.use.Topic()}, InstanceID: p.use.instance(p.cfg.Instance), Dial: p.cfg.Dial, Logger: p.cfg.Logger,
+		})
 		var wrong *dial.URLError
 		switch {
 		case err == nil:
-			p.broker = b
+			p.broker = inGroups{b, p.use}
 			return nil
 		case errors.As(err, &wrong):
 			return err
@@ -155,7 +165,7 @@ const calls = 8
 func (p *process) consume(ctx context.Context, m *member) error {
 	role := ConsumerRole(m.name)
 	cfg := p.cfg.Consumer
-	cfg.Crash, cfg.Logger, cfg.Core = p.cfg.Crash, p.logger(role), true
+	cfg.Crash, cfg.Logger, cfg.Core, cfg.Topics = p.cfg.Crash, p.logger(role), true, []string{p.use.Topic()}
 	all := m.reactions()
 	if cfg.Concurrency == 0 && slices.ContainsFunc(all, func(r reaction) bool { return r.outside }) {
 		cfg.Concurrency = calls

@@ -72,6 +72,11 @@ func openMember(ctx context.Context, name string, cfg Config) (*member, error) {
 	if err != nil {
 		return nil, err
 	}
+	use, err := Broker(cfg.Dir)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	db.Outbox = onTopic{db.Outbox, use.Topic()}
 	systems, hangUp := callOutside(cfg)
 	b := base{db: db, now: time.Now, rules: cfg.Rules.withDefaults(), outside: systems}
 	return &member{definition: d, participant: d.new(b), db: db, hangUp: hangUp}, nil

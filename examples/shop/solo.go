@@ -2,6 +2,7 @@ package shop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -10,9 +11,10 @@ import (
 	"github.com/settlemq/settle/dial"
 )
 
-// Solo runs the whole shop in this process, broker included, until ctx is
-// done; then it ends in good order and returns nil. It goes on where the last
-// one was killed. A directory that another runner uses is ErrInUse.
+// Solo runs the whole shop in this process, broker included unless UseBroker has
+// noted one, until ctx is done; then it ends in good order and returns nil. It
+// goes on where the last one was killed. A directory that another runner uses
+// is ErrInUse.
 func Solo(ctx context.Context, cfg Config) error {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -26,6 +28,11 @@ func Solo(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer func() { _ = lock.Close() }()
+	if use, err := Broker(cfg.Dir); err != nil || use.URL != "" {
+		// Nobody else has the directory, and so the name.
+		cfg.Instance = "shop"
+		return errors.Join(err, Run(ctx, cfg))
+	}
 	// The broker outlives the roles, so that they end with all acknowledged.
 	brokerCtx, stopBroker := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBroker()

@@ -29,11 +29,7 @@ func readTopic(t *testing.T, broker string) (all []message) {
 	defer func() { _ = tap.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	from, to, err := tap.Bounds(ctx, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = tap.ReadLog(ctx, topic, from, to, func(r settle.Record) error {
+	err = tap.ReadAll(ctx, topic, func(r settle.Record) error {
 		all = append(all, message{r.Headers[settle.HeaderEventID], r.Headers[settle.HeaderAggregateID], string(r.Raw)})
 		return r.DecodeErr
 	})

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/examples/shop"
+	"github.com/settlemq/settle/server"
+)
+
+// shopBroker is the broker that --broker names for a shop, if any.
+type shopBroker struct{ text, url string }
+
+const brokerUsage = "Kafka cluster for the shop's events, as kafka://user:password@host:port,host:port; the topic and the consumer groups have names of\n" +
+	"their own; ${NAME} and ${file:/path} in it are replaced (default: a broker of the shop's own)"
+
+// check looks at what was named. It asks no broker.
+func (b *shopBroker) check() error {
+	if b.text == "" {
+		return nil
+	}
+	at, err := server.Expand(b.text)
+	if err == nil {
+		err = shop.CheckBroker(at)
+	}
+	if err != nil {
+		return usagef("--broker: %w", err)
+	}
+	b.url = at
+	return nil
+}
+
+// use notes it in a shop's directory, once it has answered.
+func (b *shopBroker) use(ctx context.Context, dir string) error {
+	if b.url == "" {
+		return nil
+	}
+	asking, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	tap, err := dial.Tap(b.url)
+	if err == nil {
+		err = errors.Join(tap.Ready(asking), tap.Close())
+	}
+	if err != nil {
+		return unreachablef("--broker: it does not answer: %w", b.hide(err))
+	}
+	err = shop.UseBroker(dir, b.url)
+	switch {
+	case errors.Is(err, shop.ErrOtherBroker):
+		return usagef("--broker: %w; leave --broker out, or name another directory", b.hide(err))
+	case err != nil:
+		return unreachablef("%w", b.hide(err))
+	}
+	return nil
+}
+
+// encrypted reports whether nobody in between can read what is said.
+func (b *shopBroker) encrypted() bool {
+	_, query, _ := strings.Cut(b.url, "?")
+	options, err := url.ParseQuery(query)
+	return err == nil && options.Get("tls") == "true"
+}
+
+// hide takes the password out of an error.
+func (b *shopBroker) hide(err error) error {
+	return server.Config{Sources: map[string]server.SourceConfig{"": {Broker: b.url}}}.HideError(err)
+}
