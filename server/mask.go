@@ -38,7 +38,7 @@ func newMask(c Config) mask {
 // urlSecrets returns a URL's password and those among its options. A user
 // without a password is a broker's token.
 func urlSecrets(raw string, token bool) []string {
-	u, err := url.Parse(raw)
+	u, err := url.Parse(oneHost(raw))
 	if err != nil {
 		return nil // refused by Check, which shows nothing of it
 	}
@@ -56,6 +56,22 @@ func urlSecrets(raw string, token bool) []string {
 		}
 	}
 	return secrets
+}
+
+// oneHost leaves the first of several hosts, which not every reader of URLs
+// takes. A password has no comma, at sign or slash that is not escaped.
+func oneHost(raw string) string {
+	scheme, rest, found := strings.Cut(raw, "://")
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	hosts := strings.LastIndex(rest[:end], "@") + 1
+	comma := strings.Index(rest[hosts:end], ",")
+	if !found || comma < 0 {
+		return raw
+	}
+	return scheme + "://" + rest[:hosts+comma] + rest[end:]
 }
 
 // Hide returns text without the passwords and tokens of the config.

@@ -15,14 +15,15 @@ func TestNoFormOfASecretIsSeen(t *testing.T) {
 		Sources: map[string]SourceConfig{
 			"a": {DB: "postgres://ann:p%40ss%22w%2F1@h/x?sslpassword=ssl-s3cret&search_path=app", Broker: "nats://t0ken@h:1"},
 			"b": {DB: "postgres://ann:p%40ss%22w%2F1-and-more@h/x", Broker: "nats://u:us3r-password@h:1"},
+			"c": {DB: "postgres://ann:us3r-a@a:1,b:2/x", Broker: "kafka://ann:us3r-k%2Cfk@a:1,b:2,[::1]:3?sasl=plain"},
 		},
 	}
 	for _, text := range []string{
-		`p@ss"w/1`, `p%40ss%22w%2F1`, `p@ss\"w/1`, "ssl-s3cret", "t0ken", "us3r-password", "emb3dded", `p@ss"w/1-and-more`,
+		`p@ss"w/1`, `p%40ss%22w%2F1`, `p@ss\"w/1`, "ssl-s3cret", "t0ken", "us3r-password", "emb3dded", "us3r-a", "us3r-k,fk", "us3r-k%2Cfk", `p@ss"w/1-and-more`,
 		c.Sources["a"].DB, c.Sources["b"].DB,
 	} {
 		got := c.Hide("dial " + text + ": refused")
-		for _, part := range []string{"ss%22", `ss"w`, `ss\"w`, "s3cret", "t0ken", "us3r", "emb3", "and-more"} {
+		for _, part := range []string{"ss%22", `ss"w`, `ss\"w`, "s3cret", "t0ken", "us3r", "emb3", "and-more", "fk"} {
 			if strings.Contains(got, part) {
 				t.Errorf("%s is shown as %s", text, got)
 			}

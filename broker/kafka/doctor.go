@@ -142,7 +142,7 @@ func oneSentence(err error) string {
 	if errors.As(err, &of) {
 		return strings.TrimSuffix(of.Description, ".") + " (" + of.Message + ")"
 	}
-	return strings.Join(strings.Fields(err.Error()), " ")
+	return oneLine(err)
 }
 
 // worse returns the worse of two verdicts.

@@ -173,10 +173,8 @@ func (x *examination) newTopics() (diagnosis, error) {
 	if err != nil {
 		return diagnosis{}, err
 	}
-	unclean, err := x.value(settingUnclean)
-	if err != nil {
-		return diagnosis{}, err
-	}
+	// Where nodes don't have it, it is off.
+	unclean, _ := x.value(settingUnclean)
 	var found, fixes []string
 	if copies == 1 {
 		found, fixes = append(found, "one copy, which dies with its node"), append(fixes, x.threeNodes()+x.tools.inFile(settingCopies, "3"))

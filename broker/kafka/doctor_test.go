@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -171,7 +172,7 @@ func TestADoctorSaysWhatOneNodeOfKafkaIsWorth(t *testing.T) {
 
 // limited is a fake of three nodes with an account that may do only what acls
 // say.
-func limited(t *testing.T, acls ...kfake.ACL) (at string, cluster *kfake.Cluster) {
+func limited(t *testing.T, acls ...kfake.ACL) (at string) {
 	t.Helper()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(3), kfake.SeedTopics(3, "order", "secret"), kfake.EnableSASL(), kfake.EnableACLs(),
 		kfake.User("SCRAM-SHA-256", "ann", "canary", acls...))
@@ -179,7 +180,7 @@ func limited(t *testing.T, acls ...kfake.ACL) (at string, cluster *kfake.Cluster
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	return "kafka://ann:canary@" + strings.Join(cluster.ListenAddrs(), ",") + "?sasl=scram-sha-256", cluster
+	return "kafka://ann:canary@" + strings.Join(cluster.ListenAddrs(), ",") + "?sasl=scram-sha-256"
 }
 
 func may(operation kmsg.ACLOperation, kind kmsg.ACLResourceType, name string) kfake.ACL {
@@ -188,7 +189,7 @@ func may(operation kmsg.ACLOperation, kind kmsg.ACLResourceType, name string) kf
 
 func TestADoctorNamesTheRightsThatAnAccountOfKafkaLacks(t *testing.T) {
 	topic, cluster := kmsg.ACLResourceTypeTopic, kmsg.ACLResourceTypeCluster
-	at, _ := limited(t, may(kmsg.ACLOperationRead, topic, "order"))
+	at := limited(t, may(kmsg.ACLOperationRead, topic, "order"))
 	by := diagnose(t, at, doctorConfig("order", "secret"))
 	for check, want := range map[string]struct {
 		verdict    doctor.Verdict
@@ -206,7 +207,7 @@ func TestADoctorNamesTheRightsThatAnAccountOfKafkaLacks(t *testing.T) {
 	if f := by["topic_rights"]; !strings.Contains(f.Found, "read and not write: a relay can't use it: order") {
 		t.Errorf("of who may only read it says %+v", f)
 	}
-	at, _ = limited(t, may(kmsg.ACLOperationWrite, topic, "order"), may(kmsg.ACLOperationRead, topic, "order"), may(kmsg.ACLOperationDescribeConfigs, topic, "order"),
+	at = limited(t, may(kmsg.ACLOperationWrite, topic, "order"), may(kmsg.ACLOperationRead, topic, "order"), may(kmsg.ACLOperationDescribeConfigs, topic, "order"),
 		may(kmsg.ACLOperationDescribe, cluster, "kafka-cluster"), may(kmsg.ACLOperationDescribeConfigs, cluster, "kafka-cluster"))
 	by = diagnose(t, at, kafka.DoctorConfig{Timeout: patience})
 	for _, check := range []string{"topic_rights", "replication_factor", "retention", "topics"} {
@@ -220,22 +221,31 @@ func TestADoctorNamesTheRightsThatAnAccountOfKafkaLacks(t *testing.T) {
 }
 
 func TestADoctorSaysWhyThereIsNoConnectionToKafka(t *testing.T) {
-	at, cluster := limited(t)
-	host := cluster.ListenAddrs()[0]
+	s := securedForTest(t)
+	const canary = "canary-password"
+	ca := "tls_ca=" + url.QueryEscape(s.ca)
 	for name, c := range map[string]struct{ at, want string }{
-		"a wrong password":     {strings.Replace(at, "canary", "canary2", 1), "the user or the password may be wrong"},
-		"no user":              {"kafka://" + host, "has none"},
-		"nobody listens":       {"kafka://ann:canary@127.0.0.1:1", "nothing listens there"},
-		"an unknown host name": {"kafka://ann:canary@no-such-host.invalid:9092", "can't be resolved"},
-		"TLS where is none":    {"kafka://ann:canary@" + host + "?tls=true", "TLS"},
-		"a word that is not":   {"kafka://" + host + "?tls=yes", "true or false"},
+		"a wrong password":     {s.url("settle", canary, s.at, "tls=true", ca), "as settle: the cluster refuses the user or the password"},
+		"a wrong authority":    {s.url("settle", canary, s.at, "tls=true"), "tls_ca=/path names the one to trust"},
+		"no user":              {"kafka://" + s.at + "?tls=true&" + ca, "wants a user"},
+		"no TLS":               {s.url("settle", canary, s.at), "tls=true is not there"},
+		"TLS where is none":    {s.url("settle", canary, s.plain, "tls=true", ca), "TLS"},
+		"nobody listens":       {s.url("settle", canary, "127.0.0.1:1"), "nothing listens there"},
+		"an unknown host name": {s.url("settle", canary, "no.such.host.invalid:9092"), "the host is not known"},
+		"a word that is not":   {"kafka://" + s.at + "?tls=yes", "true or false"},
 	} {
-		_, err := kafka.NewDoctor(c.at, kafka.DoctorConfig{Timeout: 2 * time.Second}).Check(t.Context())
-		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), "\n") {
+		_, err := kafka.NewDoctor(c.at, kafka.DoctorConfig{Timeout: 5 * time.Second}).Check(t.Context())
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), canary) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v; want one sentence with %q", name, err, c.want)
 		}
 	}
-	if _, err := kafka.NewDoctor("kafka://h", kafka.DoctorConfig{}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "host:port") {
-		t.Errorf("of a URL that can't be: %v", err)
+	by := diagnose(t, s.url("settle", s.password, s.at, "tls=true", ca), doctorConfig("none"))
+	if f := by["topics"]; !strings.Contains(f.Fix, "--bootstrap-server "+s.at+" --command-config admin.properties --create") {
+		t.Errorf("with a user it says %+v", f)
+	}
+	for _, f := range by {
+		if strings.Contains(f.Found+f.Fix, s.password) {
+			t.Errorf("a password is shown: %+v", f)
+		}
 	}
 }
