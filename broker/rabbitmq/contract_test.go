@@ -2,8 +2,8 @@ package rabbitmq_test
 
 import (
 	"context"
-	"net/url"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,17 +60,20 @@ func newRig(t testing.TB, at string) *rig {
 	return r
 }
 
+// connect goes to the first of the hosts that answers.
 func (r *rig) connect(t testing.TB) {
 	t.Helper()
-	u, err := url.Parse(r.at)
-	if err != nil {
-		t.Fatal("SETTLE_TEST_RABBITMQ can't be read")
+	_, rest, _ := strings.Cut(r.at, "://")
+	login, rest, _ := strings.Cut(rest, "@")
+	hosts, _, _ := strings.Cut(rest, "/")
+	var err error
+	for host := range strings.SplitSeq(hosts, ",") {
+		if r.conn, err = amqp.Dial("amqp://" + login + "@" + host + "/"); err == nil {
+			r.ch = r.channel(t)
+			return
+		}
 	}
-	u.Scheme = "amqp"
-	if r.conn, err = amqp.Dial(u.String()); err != nil {
-		t.Fatal(err)
-	}
-	r.ch = r.channel(t)
+	t.Fatal(err)
 }
 
 func (r *rig) channel(t testing.TB) *amqp.Channel {

@@ -1,6 +1,7 @@
 package rabbitmq
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -77,7 +78,9 @@ func (m *member) attend(ctx context.Context, s *session) {
 		case <-s.gone: // which is told of the connection
 			return
 		default:
-			m.tell(err)
+			if err != nil || m.attached() {
+				m.tell(err)
+			}
 		}
 		lost := m.lost
 		if err != nil {
@@ -116,30 +119,53 @@ func (m *member) tell(trouble error) {
 
 // tend makes what is missing and takes or gives queues.
 func (m *member) tend(ctx context.Context, s *session) error {
-	if m.bury(s) || m.control == nil || m.control.IsClosed() {
+	lost, err := m.bury(s)
+	if lost || m.control == nil || m.control.IsClosed() {
 		if err := m.declare(s); err != nil {
 			return err
 		}
+	}
+	if err != nil {
+		return err
 	}
 	for _, topic := range m.s.Topics {
 		if err := m.balance(ctx, s, topic); err != nil {
 			return err
 		}
 	}
+	for _, w := range m.workers {
+		if w.waits(m.b.cfg.Timeout) {
+			return fmt.Errorf("queue %q does not answer and is waited for: it may have no leader, which rabbitmq-queues quorum_status tells", w.queue)
+		}
+	}
 	return nil
 }
 
-// bury forgets workers that have lost their queues.
-func (m *member) bury(s *session) (some bool) {
-	for at, w := range m.workers {
+// attached reports whether every queue that was taken has answered.
+func (m *member) attached() bool {
+	for _, w := range m.workers {
+		if w.waits(0) {
+			return false
+		}
+	}
+	return true
+}
+
+// bury forgets workers that have lost their queues, and returns what the broker
+// said of the first.
+func (m *member) bury(s *session) (some bool, err error) {
+	for _, at := range m.places() {
+		w := m.workers[at]
 		select {
 		case <-w.ended:
 			m.release(s, at)
-			some = true
+			if some = true; err == nil {
+				err = w.err
+			}
 		default:
 		}
 	}
-	return some
+	return some, err
 }
 
 // declare makes the queues of the group, and counts this member.
@@ -204,14 +230,14 @@ func (m *member) balance(ctx context.Context, s *session, topic string) error {
 func shareOf(n, members int) int { return (n + max(members, 1) - 1) / max(members, 1) }
 
 func (m *member) of(topic string) []place {
-	var mine []place
-	for at := range m.workers {
-		if at.topic == topic {
-			mine = append(mine, at)
-		}
-	}
-	slices.SortFunc(mine, func(a, b place) int { return a.number - b.number })
-	return mine
+	return slices.DeleteFunc(m.places(), func(at place) bool { return at.topic != topic })
+}
+
+// places are what this member has, in order.
+func (m *member) places() []place {
+	return slices.SortedFunc(maps.Keys(m.workers), func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.number, b.number))
+	})
 }
 
 // consumers counts the active ones of a queue.
@@ -236,12 +262,7 @@ func (m *member) take(ctx context.Context, s *session, at place) (bool, error) {
 	if locked, err := m.lock(s, queue); !locked {
 		return false, err
 	}
-	w, err := newWorker(ctx, m, s, at, queue)
-	if err != nil {
-		m.unlock(s, queue)
-		return false, fmt.Errorf("consume from queue %q: %w", queue, explain(err))
-	}
-	m.workers[at] = w
+	m.workers[at] = newWorker(ctx, m, s, at, queue)
 	return true, nil
 }
 
@@ -302,7 +323,7 @@ func (m *member) end(s *session) {
 		all = append(all, w)
 	}
 	m.stop(all)
-	for _, at := range slices.Collect(maps.Keys(m.workers)) {
+	for _, at := range m.places() {
 		m.release(s, at)
 	}
 	if m.control != nil {

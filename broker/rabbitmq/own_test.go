@@ -48,6 +48,14 @@ func (o *own) ctl(args ...string) {
 	}
 }
 
+// lead makes queues elect a leader that have not: RabbitMQ 3 forgets to, now and
+// then, on a single node that comes back from a kill (its issue 10070).
+func (o *own) lead() {
+	o.t.Helper()
+	o.ctl("eval", `[ra:trigger_election({N, node()}) || Q <- rabbit_amqqueue:list(), amqqueue:get_type(Q) =:= rabbit_quorum_queue,
+		{N, _} <- [amqqueue:get_pid(Q)], ra_leaderboard:lookup_leader(N) =:= undefined].`)
+}
+
 func TestRabbitMQKeepsTheContractThroughKills(t *testing.T) {
 	o := newOwn(t)
 	brokertest.Run(t, func(t testing.TB) brokertest.Harness {
@@ -57,6 +65,7 @@ func TestRabbitMQKeepsTheContractThroughKills(t *testing.T) {
 		h.Restart = func(t testing.TB) {
 			o.Kill()
 			o.Start()
+			o.lead()
 			r.connect(t)
 		}
 		return h

@@ -2,6 +2,7 @@ package rabbitmq
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -13,56 +14,109 @@ import (
 // worker delivers what comes from one queue, one call at a time. Its channel is
 // its own: a delivery tag means nothing on another, and is never used there.
 type worker struct {
-	m  *member
-	s  *session
-	ch *amqp.Channel
-	at place
+	m     *member
+	s     *session
+	queue string
+	at    place
+	ch    *amqp.Channel
 	// cancel ends a delivery in flight.
 	cancel context.CancelFunc
-	// ended is closed when nothing of the worker runs any more.
+	// attached is closed when the queue is this worker's.
+	attached chan struct{}
+	since    time.Time
+	// ended is closed when nothing of the worker runs any more; err is why, where
+	// the broker said so.
 	ended chan struct{}
+	err   error
 
 	mu      sync.Mutex
 	waiting []amqp.Delivery
 	stopped bool
-	// more is told when records come, or the worker is stopped.
-	more chan struct{}
+	// more is told when records come, halt is closed when the worker is stopped.
+	more, halt chan struct{}
 }
 
-func newWorker(ctx context.Context, m *member, s *session, at place, queue string) (*worker, error) {
-	w := &worker{m: m, s: s, at: at, ended: make(chan struct{}), more: make(chan struct{}, 1)}
-	var found <-chan amqp.Delivery
-	var err error
-	w.ch, err = s.channel(func(ch *amqp.Channel) (err error) {
-		if err = ch.Qos(m.b.cfg.Prefetch, 0, false); err != nil {
-			return err
-		}
-		found, err = ch.Consume(queue, "", false, false, false, false, nil)
-		return err
-	})
-	if err != nil {
-		return nil, err
+// attachment is the answer of a queue.
+type attachment struct {
+	ch    *amqp.Channel
+	found <-chan amqp.Delivery
+	err   error
+}
+
+func newWorker(ctx context.Context, m *member, s *session, at place, queue string) *worker {
+	w := &worker{
+		m: m, s: s, queue: queue, at: at, attached: make(chan struct{}), since: time.Now(), ended: make(chan struct{}),
+		more: make(chan struct{}, 1), halt: make(chan struct{}),
 	}
 	// The end of the subscription stops the worker, which may end its delivery.
 	ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	pumped := make(chan struct{})
-	go func() {
-		defer close(pumped)
-		w.pump(found)
-	}()
 	go func() {
 		defer close(w.ended)
-		w.run(ctx)
-		// Crash here: what was delivered and not acknowledged is delivered again.
-		_ = s.within(w.ch.Close)
-		<-pumped
-		w.cancel()
+		defer w.cancel()
+		w.err = w.work(ctx)
 		select {
 		case m.lost <- struct{}{}:
 		default:
 		}
 	}()
-	return w, nil
+	return w
+}
+
+// work attaches to the queue, and delivers until it is stopped or the queue is
+// another's.
+func (w *worker) work(ctx context.Context) error {
+	answer := make(chan attachment, 1)
+	w.m.b.owned.Go(func() { answer <- w.attach() })
+	var a attachment
+	select {
+	case a = <-answer:
+	case <-w.halt:
+		w.m.b.owned.Go(func() { // a queue without a leader does not answer; the connection's end does
+			if a := <-answer; a.err == nil {
+				_ = a.ch.Close()
+			}
+		})
+		return nil
+	}
+	if a.err != nil {
+		return fmt.Errorf("consume from queue %q: %w", w.queue, explain(a.err))
+	}
+	w.ch = a.ch
+	close(w.attached)
+	pumped := make(chan struct{})
+	go func() {
+		defer close(pumped)
+		w.pump(a.found)
+	}()
+	w.run(ctx)
+	// Crash here: what was delivered and not acknowledged is delivered again.
+	_ = w.s.within(w.ch.Close)
+	<-pumped
+	return nil
+}
+
+// attach blocks until the queue has a leader, or the connection ends.
+func (w *worker) attach() (a attachment) {
+	if a.ch, a.err = w.s.conn.Channel(); a.err != nil {
+		return a
+	}
+	if a.err = a.ch.Qos(w.m.b.cfg.Prefetch, 0, false); a.err == nil {
+		a.found, a.err = a.ch.Consume(w.queue, "", false, false, false, false, nil)
+	}
+	if a.err != nil {
+		_ = a.ch.Close()
+	}
+	return a
+}
+
+// waits reports whether the queue has not answered for so long.
+func (w *worker) waits(long time.Duration) bool {
+	select {
+	case <-w.attached:
+		return false
+	default:
+		return time.Since(w.since) > long
+	}
 }
 
 // pump takes what comes, which is at most the prefetch. When nothing can come
@@ -89,7 +143,11 @@ func (w *worker) wake() {
 func (w *worker) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.stopped {
+		return
+	}
 	w.stopped = true
+	close(w.halt)
 	w.wake()
 }
 
@@ -147,20 +205,20 @@ func (w *worker) deliver(ctx context.Context, p settle.Partition, records []sett
 			return true
 		}
 		timer := time.NewTimer(wait)
-		for again := false; !again; {
-			w.mu.Lock()
-			stopped := w.stopped
-			w.mu.Unlock()
-			if stopped || ctx.Err() != nil {
-				timer.Stop()
-				return false
-			}
-			select {
-			case <-timer.C:
-				again = true
-			case <-ctx.Done():
-			case <-w.more: // records that come are for later
-			}
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		case <-w.halt:
+		}
+		timer.Stop()
+		if w.isStopped() || ctx.Err() != nil {
+			return false
 		}
 	}
+}
+
+func (w *worker) isStopped() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stopped
 }
