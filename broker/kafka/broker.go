@@ -120,7 +120,7 @@ func (b *Broker) connecting() []kgo.Opt {
 	}
 	switch {
 	case b.cfg.Dial != nil:
-		o = append(o, kgo.Dialer(b.cfg.Dial))
+		o = append(o, kgo.Dialer(b.dialOwn))
 	case b.at.tls != nil:
 		o = append(o, kgo.DialTLSConfig(b.at.tls), kgo.DialTimeout(b.cfg.Timeout))
 	default:

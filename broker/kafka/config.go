@@ -51,7 +51,8 @@ type Config struct {
 	// Name is the client id, shown by the cluster's monitoring and counted by
 	// its quotas. Defaults to "settle".
 	Name string
-	// Dial makes connections. Defaults to TCP, with TLS where the URL says so.
+	// Dial makes connections; where the URL says so, TLS is spoken over them.
+	// Defaults to TCP.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Log takes warnings. Defaults to none.
 	Log *slog.Logger
