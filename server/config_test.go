@@ -107,6 +107,7 @@ func TestTheExampleIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PAYMENT_DB_PASSWORD", "z/@")
+	t.Setenv("KAFKA_PASSWORD", "p@ss")
 	// Only root could make the secrets where the example has them.
 	text := string(b)
 	for _, name := range []string{"nats-token", "audit-db"} {
@@ -116,7 +117,7 @@ func TestTheExampleIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(cfg.Sources) != 3 || cfg.Sources["payment"].Relay.KeepFor != 168*time.Hour || cfg.Sources["audit"].Broker != "nats://y@nats.internal:4222" ||
+	if len(cfg.Sources) != 4 || !strings.HasPrefix(cfg.Sources["ledger"].Broker, "kafka://settle:p%40ss@k1.internal:9093,k2") || cfg.Sources["payment"].Relay.KeepFor != 168*time.Hour || cfg.Sources["audit"].Broker != "nats://y@nats.internal:4222" ||
 		cfg.Sources["payment"].DB != "postgres://payment:z%2F%40@db.internal:5432/shop?search_path=payment" || cfg.Sources["audit"].DB != "mysql://audit:y@db2.internal:3306/audit" {
 		t.Errorf("the example says %+v", cfg)
 	}
