@@ -238,7 +238,7 @@ func Divide(t *testing.T, g govern.Divider, lanes int) {
 // wantAllSent waits until every event is shown as sent.
 func wantAllSent(t *testing.T, reader *sql.DB) {
 	t.Helper()
-	for until := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for until := time.Now().Add(3 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		var n int
 		if err := reader.QueryRowContext(t.Context(), "SELECT count(*) FROM v_outbox_event WHERE status <> 'SENT'").Scan(&n); err != nil {
 			t.Fatal(err)
@@ -247,7 +247,10 @@ func wantAllSent(t *testing.T, reader *sql.DB) {
 			return
 		}
 		if time.Now().After(until) {
-			t.Fatalf("%d events are not shown as sent", n)
+			var id int64
+			var status string
+			err := reader.QueryRowContext(t.Context(), "SELECT id, status FROM v_outbox_event WHERE status <> 'SENT' ORDER BY id LIMIT 1").Scan(&id, &status)
+			t.Fatalf("%d events are not shown as sent, of them %d as %s, %v", n, id, status, err)
 		}
 	}
 }
