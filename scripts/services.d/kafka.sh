@@ -22,13 +22,7 @@ install_server() {
   [ -d "$(jars)" ] || command -v mvn >/dev/null || packages+=(maven)
   command -v openssl >/dev/null || packages+=(openssl)
   if [ ${#packages[@]} -gt 0 ]; then
-    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-      say "Kafka needs Java 17 or newer, Maven to fetch it, and openssl; missing here: ${packages[*]}"
-      exit 3
-    fi
-    say "installing ${packages[*]}"
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
+    install "Kafka needs Java 17 or newer, Maven to fetch it, and openssl; missing here: ${packages[*]}" "${packages[@]}"
   fi
   if [ -d "$(jars)" ]; then return; fi
   say "fetching Kafka"

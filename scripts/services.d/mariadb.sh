@@ -13,21 +13,7 @@ as_user() { if [ "$(id -u)" = 0 ]; then echo --user=mysql; fi; }
 
 install_server() {
   if command -v mariadbd >/dev/null && command -v mariadb-install-db >/dev/null; then return; fi
-  if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-    say "MariaDB is not installed: no mariadbd and mariadb-install-db on the PATH"
-    exit 3
-  fi
-  say "installing MariaDB"
-  apt-get update -qq
-  # Debian's package would start a server of its own.
-  local policy=/usr/sbin/policy-rc.d made=
-  if [ ! -e $policy ]; then
-    printf '#!/bin/sh\nexit 101\n' >$policy
-    chmod +x $policy
-    made=1
-  fi
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends mariadb-server >/dev/null
-  if [ -n "$made" ]; then rm $policy; fi
+  install "MariaDB is not installed: no mariadbd and mariadb-install-db on the PATH" mariadb-server
 }
 
 service_up() {

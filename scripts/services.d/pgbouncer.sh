@@ -6,15 +6,7 @@ port=${SETTLE_PGBOUNCER_PORT:-5612}
 as_server() { if [ "$(id -u)" = 0 ]; then (cd / && runuser -u postgres -- "$@"); else "$@"; fi; }
 
 service_up() {
-  if ! command -v pgbouncer >/dev/null; then
-    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-      say "PgBouncer is not installed"
-      exit 3
-    fi
-    say "installing PgBouncer"
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends pgbouncer >/dev/null
-  fi
+  command -v pgbouncer >/dev/null || install "PgBouncer is not installed" pgbouncer
   service_start
 }
 

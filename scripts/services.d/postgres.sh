@@ -15,16 +15,12 @@ bin() {
 
 install_server() {
   if bin >/dev/null 2>&1; then return; fi
-  if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-    say "PostgreSQL is not installed: no initdb on the PATH or under /usr/lib/postgresql"
-    exit 3
+  # Debian's package would make a cluster of its own.
+  if [ "$(id -u)" = 0 ]; then
+    mkdir -p /etc/postgresql-common
+    grep -qs '^create_main_cluster' /etc/postgresql-common/createcluster.conf || echo 'create_main_cluster = false' >>/etc/postgresql-common/createcluster.conf
   fi
-  say "installing PostgreSQL"
-  apt-get update -qq
-  # Debian's package would start a cluster of its own.
-  mkdir -p /etc/postgresql-common
-  grep -qs '^create_main_cluster' /etc/postgresql-common/createcluster.conf || echo 'create_main_cluster = false' >>/etc/postgresql-common/createcluster.conf
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql >/dev/null
+  install "PostgreSQL is not installed: no initdb on the PATH or under /usr/lib/postgresql" postgresql
 }
 
 service_up() {

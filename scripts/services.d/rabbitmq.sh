@@ -15,21 +15,7 @@ tools=/usr/lib/rabbitmq/bin
 
 install_server() {
   if [ -x $tools/rabbitmq-server ] && command -v openssl >/dev/null; then return; fi
-  if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-    say "RabbitMQ is not installed: no $tools/rabbitmq-server, or no openssl"
-    exit 3
-  fi
-  say "installing RabbitMQ"
-  apt-get update -qq
-  # Debian's package would start a server of its own.
-  local policy=/usr/sbin/policy-rc.d made=
-  if [ ! -e $policy ]; then
-    printf '#!/bin/sh\nexit 101\n' >$policy
-    chmod +x $policy
-    made=1
-  fi
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends rabbitmq-server openssl >/dev/null
-  if [ -n "$made" ]; then rm $policy; fi
+  install "RabbitMQ is not installed: no $tools/rabbitmq-server, or no openssl" rabbitmq-server openssl
 }
 
 # make_home makes the password, the nodes' shared cookie and the certificates. The password is written last.
