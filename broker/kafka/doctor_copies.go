@@ -157,8 +157,7 @@ func (x *examination) leaders() (diagnosis, error) {
 
 // away lists the nodes that are not seen, or all where all are.
 func (x *examination) away(nodes []int32) string {
-	slices.Sort(nodes)
-	nodes = slices.Compact(nodes)
+	nodes = slices.Compact(slices.Sorted(slices.Values(nodes)))
 	if gone := slices.DeleteFunc(slices.Clone(nodes), func(n int32) bool { return slices.Contains(x.nodes, n) }); len(gone) > 0 {
 		nodes = gone
 	}

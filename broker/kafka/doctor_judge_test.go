@@ -74,7 +74,7 @@ func TestADoctorJudgesWhatAClusterSaysOfItself(t *testing.T) {
 		"a version of its own":   {"broker_version", func(x *examination) { x.versions[2] = "v3.9" }, doctor.Warn, "v4.0, v3.9", "same version"},
 		"a silent node":          {"broker_version", func(x *examination) { delete(x.versions, 3) }, doctor.Warn, "node 3", "advertised.listeners"},
 		"one node":               {"nodes", func(x *examination) { x.nodes = x.nodes[:1] }, doctor.Warn, "1 is seen", "run three"},
-		"two nodes":              {"nodes", func(x *examination) { x.nodes = x.nodes[:2] }, doctor.Warn, "no second copy", "a third"},
+		"two nodes":              {"nodes", func(x *examination) { x.nodes = x.nodes[:2] }, doctor.Warn, "no second copy", "start the third"},
 		"one controller":         {"controller_quorum", func(x *examination) { x.quorum.silent = map[int32]time.Duration{1: 0} }, doctor.Bad, "one controller, 1", "add-controller"},
 		"four controllers":       {"controller_quorum", func(x *examination) { x.quorum.silent[4] = 0 }, doctor.Warn, "4 controllers", "three or five"},
 		"a controller away":      {"controller_quorum", func(x *examination) { x.quorum.silent[2] = time.Minute }, doctor.Warn, "2 (for 1m0s)", "describe --replication"},
@@ -107,7 +107,7 @@ func TestADoctorJudgesWhatAClusterSaysOfItself(t *testing.T) {
 		"no topic to judge":        {"retention", func(x *examination) { x.topics = nil }, doctor.OK, "no topic to look at", ""},
 		"only hidden topics":       {"replication_factor", func(x *examination) { x.topics, x.hidden = nil, []string{"h"} }, doctor.Warn, "TOPIC_AUTHORIZATION_FAILED", "--operation Describe --operation DescribeConfigs --topic '*'"},
 		"one copy":                 {"replication_factor", func(x *examination) { x.keep(2) }, doctor.Bad, "one copy, which dies with its node: order", `{"version":1,"partitions":[{"topic":"order","partition":0,"replicas":[2,1,3]},{"topic":"order","partition":1,"replicas":[2,3,1]}`},
-		"one copy on one node":     {"replication_factor", func(x *examination) { x.keep(1); x.nodes = x.nodes[:1] }, doctor.Bad, "one copy", "run three nodes (1 is seen)"},
+		"one copy on one node":     {"replication_factor", func(x *examination) { x.keep(1); x.nodes = x.nodes[:1] }, doctor.Bad, "one copy", "run three nodes (seen now: 1)"},
 		"one proof":                {"min_insync_replicas", func(x *examination) { x.set(settingInSync, "1") }, doctor.Bad, "1 of 3 copies", "--entity-name order --add-config min.insync.replicas=2"},
 		"one copy, one proof":      {"min_insync_replicas", func(x *examination) { x.keep(1); x.set(settingInSync, "1") }, doctor.OK, "", ""},
 		"more proofs than copies":  {"min_insync_replicas", func(x *examination) { x.keep(1, 2); x.set(settingInSync, "3") }, doctor.Bad, "3 of 2 copies: nothing can be published", `"replicas":[1,2,3]`},
@@ -116,7 +116,12 @@ func TestADoctorJudgesWhatAClusterSaysOfItself(t *testing.T) {
 		"unclean":                  {"unclean_leader_election", func(x *examination) { x.set(settingUnclean, "true") }, doctor.Bad, "may lead: order", "--entity-name order --add-config unclean.leader.election.enable=false"},
 		"no leader":                {"leaders", func(x *examination) { x.keep(9); x.topics[0].partitions[2].Leader = -1 }, doctor.Bad, "no leader of partition 2: order", "node 9"},
 		"a copy behind":            {"in_sync_now", func(x *examination) { x.topics[0].partitions[1].ISR = []int32{1, 3} }, doctor.Warn, "copies on node 2 are behind: order", "--under-replicated-partitions"},
-		"too few to go on":         {"in_sync_now", func(x *examination) { x.topics[0].partitions[1].ISR = []int32{1} }, doctor.Bad, "1 partitions take no events", "node 2, 3"},
+		"a node behind everywhere": {"in_sync_now", func(x *examination) {
+			for i := range x.topics[0].partitions {
+				x.topics[0].partitions[i].ISR = []int32{1, 3}
+			}
+		}, doctor.Warn, "copies on node 2 are behind: order", "look at node 2;"},
+		"too few to go on": {"in_sync_now", func(x *examination) { x.topics[0].partitions[1].ISR = []int32{1} }, doctor.Bad, "1 partitions take no events", "node 2, 3"},
 
 		"kept for a day":             {"retention", func(x *examination) { x.set(settingKeepFor, "86400000") }, doctor.Bad, "kept for 1 d, and must be readable for 7 d: order", "retention.ms=604800000"},
 		"kept for an hour less":      {"retention", func(x *examination) { x.cfg.KeepFor += time.Hour }, doctor.Bad, "order, payment", "retention.ms=608400000"},

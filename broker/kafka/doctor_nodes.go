@@ -120,7 +120,7 @@ func (x *examination) enoughNodes() (diagnosis, error) {
 	case 1:
 		return diagnosis{doctor.Warn, "1 is seen: while it is away, nothing is published or read", "run three, each on a machine of its own"}, nil
 	case 2:
-		return diagnosis{doctor.Warn, "2 are seen: while one is away, there is no second copy", "run a third"}, nil
+		return diagnosis{doctor.Warn, "2 are seen: while one of them is away, there is no second copy", "start the third, or run one"}, nil
 	default:
 		return sound("%d", n), nil
 	}
@@ -205,7 +205,7 @@ func (x *examination) threeNodes() string {
 	if len(x.nodes) >= wantedCopies {
 		return ""
 	}
-	return fmt.Sprintf("run three nodes (%d is seen); then ", len(x.nodes))
+	return fmt.Sprintf("run three nodes (seen now: %d); then ", len(x.nodes))
 }
 
 func (x *examination) autoCreate() (diagnosis, error) {
