@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -53,19 +52,21 @@ func NewDoctor(url string, cfg DoctorConfig) *Doctor {
 
 // Check implements doctor.Checker.
 func (d *Doctor) Check(ctx context.Context) ([]doctor.Finding, error) {
-	return d.examine(ctx, (*examination).checks)
+	return d.examine(ctx, (*examination).gatherRest, (*examination).checks)
 }
 
 // Durability implements doctor.Checker.
 func (d *Doctor) Durability(ctx context.Context) ([]doctor.Finding, error) {
-	return d.examine(ctx, func(x *examination) []check {
+	nothing := func(*examination, context.Context, *kgo.Client) {}
+	return d.examine(ctx, nothing, func(x *examination) []check {
 		return slices.DeleteFunc(x.checks(), func(c check) bool {
 			return !slices.Contains([]string{"new_topics", "replication_factor", "min_insync_replicas", "unclean_leader_election"}, c.name)
 		})
 	})
 }
 
-func (d *Doctor) examine(ctx context.Context, checks func(*examination) []check) ([]doctor.Finding, error) {
+// examine looks at topics and settings, and then at what more is asked for.
+func (d *Doctor) examine(ctx context.Context, more func(*examination, context.Context, *kgo.Client), checks func(*examination) []check) ([]doctor.Finding, error) {
 	at, err := parseURL(d.url)
 	if err != nil {
 		return nil, err
@@ -76,10 +77,14 @@ func (d *Doctor) examine(ctx context.Context, checks func(*examination) []check)
 	}
 	defer cl.Close()
 	x := &examination{cfg: d.cfg, tools: toolsOf(d.url, at)}
-	if err := x.gather(ctx, cl, kadm.NewClient(cl)); err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
+	err = x.gather(ctx, cl)
+	if err == nil {
+		more(x, ctx, cl)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
 		return nil, unreachable(err, d.url, at)
 	}
 	var all []doctor.Finding

@@ -68,28 +68,34 @@ type quorum struct {
 	skew, doubt time.Duration
 }
 
-// gather asks for everything. An error means that there is no cluster.
-func (x *examination) gather(ctx context.Context, cl *kgo.Client, admin *kadm.Client) error {
-	bounded := func(ask func(context.Context)) {
-		ctx, cancel := context.WithTimeout(ctx, x.cfg.Timeout)
-		defer cancel()
-		ask(ctx)
-	}
-	var err error
-	bounded(func(ctx context.Context) { err = cl.Ping(ctx) })
+// bounded gives one question its time.
+func (x *examination) bounded(ctx context.Context, ask func(context.Context)) {
+	ctx, cancel := context.WithTimeout(ctx, x.cfg.Timeout)
+	defer cancel()
+	ask(ctx)
+}
+
+// gather asks for topics and settings. An error means that there is no cluster.
+func (x *examination) gather(ctx context.Context, cl *kgo.Client) (err error) {
+	x.bounded(ctx, func(ctx context.Context) { err = cl.Ping(ctx) })
 	if err != nil {
 		return err
 	}
-	bounded(func(ctx context.Context) { err = x.seeTopics(ctx, cl) })
+	x.bounded(ctx, func(ctx context.Context) { err = x.seeTopics(ctx, cl) })
 	if err != nil {
 		return err
 	}
-	bounded(func(ctx context.Context) { x.seeVersions(ctx, admin) })
-	bounded(func(ctx context.Context) { x.seeNodeSettings(ctx, cl) })
-	bounded(func(ctx context.Context) { x.seeTopicSettings(ctx, cl) })
-	bounded(func(ctx context.Context) { x.quorumErr = x.seeQuorum(ctx, cl) })
-	bounded(func(ctx context.Context) { x.groupsErr = x.seeGroups(ctx, admin) })
-	return ctx.Err()
+	x.bounded(ctx, func(ctx context.Context) { x.seeNodeSettings(ctx, cl) })
+	x.bounded(ctx, func(ctx context.Context) { x.seeTopicSettings(ctx, cl) })
+	return nil
+}
+
+// gatherRest asks for what has to do with nodes and rights.
+func (x *examination) gatherRest(ctx context.Context, cl *kgo.Client) {
+	admin := kadm.NewClient(cl)
+	x.bounded(ctx, func(ctx context.Context) { x.seeVersions(ctx, admin) })
+	x.bounded(ctx, func(ctx context.Context) { x.quorumErr = x.seeQuorum(ctx, cl) })
+	x.bounded(ctx, func(ctx context.Context) { x.groupsErr = x.seeGroups(ctx, admin) })
 }
 
 func (x *examination) all() bool { return len(x.cfg.Topics) == 0 || x.cfg.Others }
