@@ -45,6 +45,9 @@ type examination struct {
 	quorum    quorum
 	quorumErr error
 
+	disks    []disk
+	disksErr error
+
 	groups    map[string][]kadm.ACLOperation
 	groupsErr error
 }
@@ -95,6 +98,7 @@ func (x *examination) gatherRest(ctx context.Context, cl *kgo.Client) {
 	admin := kadm.NewClient(cl)
 	x.bounded(ctx, func(ctx context.Context) { x.seeVersions(ctx, admin) })
 	x.bounded(ctx, func(ctx context.Context) { x.quorumErr = x.seeQuorum(ctx, cl) })
+	x.bounded(ctx, func(ctx context.Context) { x.disksErr = x.seeDisks(ctx, cl) })
 	x.bounded(ctx, func(ctx context.Context) { x.groupsErr = x.seeGroups(ctx, admin) })
 }
 

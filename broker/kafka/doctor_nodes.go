@@ -43,6 +43,7 @@ func (x *examination) nodeChecks() []check {
 		{"broker_version", "older clusters lack what the client uses; while nodes differ, they behave as the oldest", x.version},
 		{"nodes", "three copies of an event need three nodes: two of them take over while one is away", x.enoughNodes},
 		{"controller_quorum", "the controllers know which topics there are and who leads them: without a majority of them nothing moves, and without any of their disks it is all gone", x.controllers},
+		{"disks", "a node whose disk is full ends, and all of them fill up alike", x.freeSpace},
 		{"cluster_clock", "how long records are kept, and which times are refused, goes by the cluster's clock and by that of whoever publishes", x.clock},
 		{"new_topics", "a topic that is made on first use, by settle serve or another program, has what the cluster gives", x.newTopics},
 		{"auto_create", "a topic whose name is mistyped is made, takes the events, and nobody reads it", x.autoCreate},

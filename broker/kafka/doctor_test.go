@@ -140,6 +140,7 @@ func TestADoctorSaysWhatOneNodeOfKafkaIsWorth(t *testing.T) {
 		"nodes":              {doctor.Warn, "1 is seen"},
 		"controller_quorum":  {doctor.Bad, "one controller"},
 		"cluster_clock":      {doctor.OK, "agrees"},
+		"disks":              {doctor.OK, "room"},
 		"new_topics":         {doctor.Bad, "to be made are " + r.topic + "-missing"},
 		"auto_create":        {doctor.OK, "off"},
 		"offsets_topic":      {doctor.Bad, "one copy"},
