@@ -45,6 +45,7 @@ type rig struct {
 	conn      *amqp.Connection
 	ch        *amqp.Channel
 	groups    []string
+	logged    []settle.Record
 }
 
 const partitions = 4
@@ -161,13 +162,16 @@ func (r *rig) foreign(t testing.TB, key string, value []byte, headers map[string
 	}
 }
 
-// log reads the log's queue to its end and leaves all in it. RabbitMQ says of a
-// record in which exchange it came, and no more.
+// log reads the log's queue to its end, and keeps what it has read. RabbitMQ
+// says of a record in which exchange it came, and no more.
 func (r *rig) log(t testing.TB) []settle.Record {
 	t.Helper()
 	ch := r.channel(t)
-	defer func() { _ = ch.Close() }() // which puts all back
+	defer func() { _ = ch.Close() }()
 	q, err := ch.QueueDeclarePassive(r.topic+".log", true, false, false, false, nil)
+	if err == nil {
+		err = ch.Qos(1000, 0, false)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,17 +179,19 @@ func (r *rig) log(t testing.TB) []settle.Record {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []settle.Record
 	deadline := time.After(patience)
-	for len(all) < q.Messages {
+	for end := len(r.logged) + q.Messages; len(r.logged) < end; {
 		select {
 		case d := <-found:
-			rec := settle.Record{Position: int64(len(all)), Raw: d.Body, At: settle.Coordinates{Topic: d.Exchange}}
+			rec := settle.Record{Position: int64(len(r.logged)), Raw: d.Body, At: settle.Coordinates{Topic: d.Exchange}}
 			rec.Event, rec.DecodeErr = settle.DecodeEnvelope(d.Body, nil)
-			all = append(all, rec)
+			r.logged = append(r.logged, rec)
+			if err := d.Ack(false); err != nil {
+				t.Fatal(err)
+			}
 		case <-deadline:
-			t.Fatalf("the log can't be read to its end: %d of %d", len(all), q.Messages)
+			t.Fatalf("the log can't be read to its end: %d of %d", len(r.logged), end)
 		}
 	}
-	return all
+	return r.logged
 }
