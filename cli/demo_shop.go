@@ -44,7 +44,8 @@ func (d *demo) drill(ctx context.Context, dir string, orders []shop.FeedOrder) (
 	if err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, shopFile), []byte(drillFile(len(orders))), 0o600); err != nil {
+	window := paymentWindow(len(orders), d.broker.url != "")
+	if err := os.WriteFile(filepath.Join(dir, shopFile), []byte(drillFile(window)), 0o600); err != nil {
 		return nil, err
 	}
 	if err := shop.Stock(ctx, dir, plot.stock...); err != nil {
@@ -58,7 +59,7 @@ func (d *demo) drill(ctx context.Context, dir string, orders []shop.FeedOrder) (
 	defer s.end()
 	d.sayBroker(s.broker)
 	d.screen.say("A shop of %d processes in %s: %s, scenario %s, seed %d. Times are scaled for the drill: leases of %s, four attempts within a second, %s to pay (%s).",
-		s.processes(), dir, count(len(orders), "order", "orders"), d.plays.name, d.seed, drillLease, paymentWindow(len(orders)), shopFile)
+		s.processes(), dir, count(len(orders), "order", "orders"), d.plays.name, d.seed, drillLease, window, shopFile)
 	return drill.Run(ctx, drill.Config{
 		Dir: dir, Seed: d.seed, Faults: faults, Requests: plot.requests, Poisoned: plot.poisoned, Stuck: plot.stuck, Leave: plot.leave,
 		Timeout: d.timeout, Say: d.screen.say, Show: d.screen.show,

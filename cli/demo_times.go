@@ -9,12 +9,20 @@ import (
 // within seconds. The demo prints them; the product's defaults are longer.
 const drillLease = 1500 * time.Millisecond
 
+// elsewhereLonger is how much longer orders may need on a broker that others
+// use, too, whose groups take seconds to change hands.
+const elsewhereLonger = 6 * time.Second
+
 // paymentWindow is how long a drill's customers may take to pay: longer than
 // orders need under faults, which is longer the more there are, and short
 // enough to wait for those who never pay.
-func paymentWindow(orders int) time.Duration {
+func paymentWindow(orders int, elsewhere bool) time.Duration {
+	longer := time.Duration(0)
+	if elsewhere {
+		longer = elsewhereLonger
+	}
 	few := min(orders, 500)
-	return 6*time.Second + time.Duration(few)*10*time.Millisecond + time.Duration(orders-few)*5*time.Millisecond
+	return longer + 6*time.Second + time.Duration(few)*10*time.Millisecond + time.Duration(orders-few)*5*time.Millisecond
 }
 
 // targetTime is how long a demo under all faults ought to take on two cores: an
@@ -31,7 +39,7 @@ func targetTime(orders int64) (target time.Duration, ok bool) {
 }
 
 // drillFile is the config of a drill's shop, and of whoever goes on with it.
-func drillFile(orders int) string {
+func drillFile(window time.Duration) string {
 	return fmt.Sprintf(`# Times and rules of a drill, far from the defaults: see settle config schema.
 relay:
   lease_ttl: %[1]s
@@ -50,5 +58,5 @@ shop:
 outside:
   timeout: 300ms
   breaker: {failures: 10, wait: 200ms}
-`, drillLease, paymentWindow(orders), holdAbove, couponFrom, blockedCustomer)
+`, drillLease, window, holdAbove, couponFrom, blockedCustomer)
 }

@@ -114,6 +114,19 @@ func TestAStuckCouponSystemIsCuredAlsoWhenNothingElseIsToBeRepaired(t *testing.T
 	}
 }
 
+func TestDeadLettersThatWereToBeLeftAndNeverCameAreNotWaitedFor(t *testing.T) {
+	p := pretend(t)
+	cfg := drillConfig(t, 40, drill.FaultCouponStuck, drill.FaultPoison)
+	cfg.Stuck = []string{"nobody who orders"}
+	r, err := drill.Run(t.Context(), cfg, p.System)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bad := strings.Join(r.Failures(), "; "); !r.Settled() || r.DeadLettersOpen != 0 || !strings.Contains(bad, "coupon-stuck never happened") {
+		t.Errorf("settled %v, %d open, %s", r.Settled(), r.DeadLettersOpen, bad)
+	}
+}
+
 func TestWhatDiesAgainHoweverOftenItIsRepairedIsGivenUp(t *testing.T) {
 	p := pretend(t)
 	p.again = true

@@ -23,10 +23,11 @@ func (s State) Open() int64 { return s.Accepted - s.Completed - s.Cancelled }
 // still reports whether nothing moves.
 func (s State) still() bool { return s.Unpublished == 0 && s.Behind == 0 && s.Replaying == 0 }
 
-// Settled reports whether nothing is left to do but for so many dead letters
-// that are left on purpose.
+// Settled reports whether nothing is left to do but for at most so many dead
+// letters that are left on purpose: of those that were meant to be, some may
+// never have come.
 func (s State) Settled(left int) bool {
-	return s.still() && s.Open() == 0 && s.Timers == 0 && s.DeadOpen == int64(left)
+	return s.still() && s.Open() == 0 && s.Timers == 0 && s.DeadOpen <= int64(left)
 }
 
 // Blocked reports whether nothing goes on without a person: all that is open

@@ -147,9 +147,9 @@ func testAWatchCountsWhatIsOnItsWay(t *testing.T, at func(service string) string
 	stop()
 }
 
-func TestAStateIsSettledOnlyWhenNothingIsLeftButTheLettersToBeLeft(t *testing.T) {
+func TestAStateIsSettledOnlyWhenNothingIsLeftButLettersToBeLeft(t *testing.T) {
 	good := drill.State{Accepted: 3, Completed: 2, Cancelled: 1, DeadOpen: 2}
-	if !good.Settled(2) || good.Settled(1) || good.Settled(3) || good.Blocked(2) || !good.Blocked(1) {
+	if !good.Settled(2) || good.Settled(1) || !good.Settled(3) || good.Blocked(2) || !good.Blocked(1) {
 		t.Errorf("%+v", good)
 	}
 	for name, spoil := range map[string]func(*drill.State){
