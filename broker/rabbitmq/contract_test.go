@@ -162,36 +162,40 @@ func (r *rig) foreign(t testing.TB, key string, value []byte, headers map[string
 	}
 }
 
-// log reads the log's queue to its end, and keeps what it has read. RabbitMQ
-// says of a record in which exchange it came, and no more.
+// log reads the log's queue up to a mark that it puts there, and keeps what it
+// has read: a queue that has just come back does not know how much it holds.
+// RabbitMQ says of a record in which exchange it came, and no more.
 func (r *rig) log(t testing.TB) []settle.Record {
 	t.Helper()
 	ch := r.channel(t)
 	defer func() { _ = ch.Close() }()
-	q, err := ch.QueueDeclarePassive(r.topic+".log", true, false, false, false, nil)
+	mark := settle.NewID()
+	err := ch.PublishWithContext(t.Context(), "", r.topic+".log", true, false, amqp.Publishing{MessageId: mark, DeliveryMode: amqp.Persistent})
 	if err == nil {
 		err = ch.Qos(1000, 0, false)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := ch.Consume(q.Name, "", false, false, false, false, nil)
+	found, err := ch.Consume(r.topic+".log", "", false, false, false, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	deadline := time.After(patience)
-	for end := len(r.logged) + q.Messages; len(r.logged) < end; {
+	for {
 		select {
 		case d := <-found:
-			rec := settle.Record{Position: int64(len(r.logged)), Raw: d.Body, At: settle.Coordinates{Topic: d.Exchange}}
-			rec.Event, rec.DecodeErr = settle.DecodeEnvelope(d.Body, nil)
-			r.logged = append(r.logged, rec)
 			if err := d.Ack(false); err != nil {
 				t.Fatal(err)
 			}
+			if d.MessageId == mark {
+				return r.logged
+			}
+			rec := settle.Record{Position: int64(len(r.logged)), Raw: d.Body, At: settle.Coordinates{Topic: d.Exchange}}
+			rec.Event, rec.DecodeErr = settle.DecodeEnvelope(d.Body, nil)
+			r.logged = append(r.logged, rec)
 		case <-deadline:
-			t.Fatalf("the log can't be read to its end: %d of %d", len(r.logged), end)
+			t.Fatalf("the log can't be read to its end, after %d records", len(r.logged))
 		}
 	}
-	return r.logged
 }
