@@ -27,8 +27,6 @@ const (
 	// publishTries is how often what a broker answered to be its trouble of the
 	// moment is sent again, within some seconds, before its word is passed on.
 	publishTries = 10
-	// maxBuffered bounds the records that wait to be sent; publishing blocks there.
-	maxBuffered, maxBufferedBytes = 20_000, 64 << 20
 )
 
 // Broker is a connection to a cluster. Its methods may be called from several
@@ -45,8 +43,14 @@ type Broker struct {
 	close     context.CancelCauseFunc
 	cut       context.CancelFunc
 
+	// busy has an entry for each producer in use.
+	busy chan struct{}
+
 	mu     sync.Mutex
 	closed bool
+	// idle are the producers of this life, of which there were so many.
+	idle  []producer
+	lives int
 	// declared are the topics that were made or looked at.
 	declared map[string]bool
 }
@@ -62,10 +66,10 @@ func Open(ctx context.Context, url string, cfg Config) (*Broker, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	b := &Broker{cfg: cfg, at: at, link: newLink(cfg.Log), declared: map[string]bool{}}
+	b := &Broker{cfg: cfg, at: at, link: newLink(cfg.Log), busy: make(chan struct{}, maxProducers), declared: map[string]bool{}}
 	b.life, b.close = context.WithCancelCause(context.Background())
 	b.end, b.cut = context.WithCancel(context.Background())
-	if b.cl, err = kgo.NewClient(b.producing()...); err != nil {
+	if b.cl, err = kgo.NewClient(b.connecting()...); err != nil {
 		return nil, err
 	}
 	b.admin = kadm.NewClient(b.cl)
@@ -129,25 +133,6 @@ func (b *Broker) connecting() []kgo.Opt {
 	return o
 }
 
-// producing are the options of the client that publishes. Acknowledgements of
-// all replicas in sync and idempotence, with five requests in flight, are its
-// defaults. Cancellation makes Publish end in time: what was in flight then may
-// be held or not, and is published again.
-func (b *Broker) producing() []kgo.Opt {
-	return append(b.connecting(),
-		kgo.AllowIdempotentProduceCancellation(),
-		kgo.ProducerBatchCompression(kgo.ZstdCompression(), kgo.Lz4Compression(), kgo.NoCompression()),
-		kgo.ProducerBatchMaxBytes(int32(b.cfg.MaxRecordBytes+recordOverhead)),
-		kgo.ProducerLinger(0),
-		kgo.ProduceRequestTimeout(b.cfg.Timeout),
-		kgo.MaxBufferedRecords(maxBuffered),
-		kgo.MaxBufferedBytes(maxBufferedBytes),
-		kgo.UnknownTopicRetries(2),
-		kgo.RecordRetries(publishTries),
-		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)),
-	)
-}
-
 // Close implements settle.Broker. Subscriptions end with ErrClosed after the
 // deliveries in flight; publishes in flight are waited for, at most twice the
 // time of a request.
@@ -160,6 +145,7 @@ func (b *Broker) Close() error {
 	defer patience.Stop()
 	b.calls.Wait()
 	b.cut()
+	b.renew()
 	b.cl.Close()
 	return nil
 }

@@ -22,6 +22,10 @@ type publication struct {
 	ctx      context.Context
 	batch    []settle.Message
 	receipts []settle.Receipt
+	with     producer
+	// broken holds why the first record of a topic did not get through: others
+	// are not tried.
+	broken map[string]error
 
 	mu sync.Mutex
 	// failed holds, per key, the first message that failed: it holds back the
@@ -29,12 +33,12 @@ type publication struct {
 	failed map[string]int
 }
 
-// Publish implements settle.Publisher. All of the batch is handed to the
-// client at once, which sends what goes to one partition together and in order.
-// What the client refuses to send any more is unknown to the broker or held:
-// it is ScopeBroker and will be published again.
+// Publish implements settle.Publisher. All of the batch is handed to a client,
+// which then sends what goes to one partition together and in order. What it
+// does not send any more is unknown to the broker or held: it is ScopeBroker
+// and will be published again.
 func (b *Broker) Publish(ctx context.Context, batch []settle.Message) []settle.Receipt {
-	p := publication{b: b, ctx: ctx, batch: batch, receipts: make([]settle.Receipt, len(batch)), failed: map[string]int{}}
+	p := publication{b: b, ctx: ctx, batch: batch, receipts: make([]settle.Receipt, len(batch)), broken: map[string]error{}, failed: map[string]int{}}
 	if err := b.begin(); err != nil {
 		for i := range p.receipts {
 			p.receipts[i].Err = err
@@ -46,10 +50,18 @@ func (b *Broker) Publish(ctx context.Context, batch []settle.Message) []settle.R
 	p.ctx, cancel = context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(b.end, cancel)()
+	var err error
+	if p.with, err = b.producer(p.ctx); err != nil {
+		for i := range p.receipts {
+			p.receipts[i].Err = classify(err)
+		}
+		return p.receipts
+	}
 	p.declare()
 	p.produce()
 	p.settle()
 	p.letGo()
+	b.release(p.with)
 	return p.receipts
 }
 
@@ -87,10 +99,19 @@ func (p *publication) declare() {
 	}
 }
 
-// produce hands over what is not held back and waits for every answer.
+// produce sends all of the batch, a part after the other.
 func (p *publication) produce() {
+	for i := 0; i < len(p.batch); {
+		i = p.part(i)
+	}
+}
+
+// part hands over what is not held back, from a message on and within bounds,
+// sends it, waits for every answer and returns the next message. The first one
+// of a topic goes alone.
+func (p *publication) part(i int) (next int) {
 	var answers sync.WaitGroup
-	for i := range p.batch {
+	for n, size := 0, 0; i < len(p.batch) && n < handRecords && size < handBytes; i++ {
 		r, err := p.record(i)
 		if err != nil {
 			p.fail(i, err)
@@ -99,13 +120,57 @@ func (p *publication) produce() {
 		if p.heldBack(i) {
 			continue
 		}
-		answers.Add(1)
-		p.b.cl.Produce(p.ctx, r, func(r *kgo.Record, err error) {
-			p.answered(i, r, err)
-			answers.Done()
-		})
+		if !p.with.known[r.Topic] {
+			if n > 0 {
+				break
+			}
+			p.first(i, r)
+			continue
+		}
+		n, size = n+1, size+sizeOf(r)
+		p.handOver(i, r, &answers)
 	}
+	p.flush(&answers)
+	return i
+}
+
+// first sends the first record of a topic.
+func (p *publication) first(i int, r *kgo.Record) {
+	if err := p.broken[r.Topic]; err != nil {
+		p.fail(i, err)
+		return
+	}
+	p.alone(i, r)
+	switch err := p.receipts[i].Err; {
+	case err == nil:
+		p.with.known[r.Topic] = true
+	case settle.ScopeOf(err) != settle.ScopeRecord:
+		p.broken[r.Topic] = err
+	}
+}
+
+func (p *publication) handOver(i int, r *kgo.Record, answers *sync.WaitGroup) {
+	answers.Add(1)
+	p.with.cl.Produce(p.ctx, r, func(r *kgo.Record, err error) {
+		p.answered(i, r, err)
+		answers.Done()
+	})
+}
+
+// flush sends what was handed over. The records have the context that ends the
+// wait for their answers; a flush that ended before would leave them where they
+// are.
+func (p *publication) flush(answers *sync.WaitGroup) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	flushed := make(chan struct{})
+	go func() {
+		defer close(flushed)
+		_ = p.with.cl.Flush(ctx) // it fails when it is ended here
+	}()
 	answers.Wait()
+	cancel()
+	<-flushed
 }
 
 func (p *publication) record(i int) (*kgo.Record, error) {
@@ -161,18 +226,18 @@ func (p *publication) heldBack(i int) bool {
 }
 
 // letGo forgets the topics that can't take anything: the next use looks for
-// them anew. The client never writes to a topic that was made anew under its
-// name by itself.
+// them anew.
 func (p *publication) letGo() {
-	forgotten := map[string]bool{}
+	forgotten, anew := map[string]bool{}, false
 	for i, r := range p.receipts {
 		if name := topicOf(p.batch[i]); r.Err != nil && settle.ScopeOf(r.Err) == settle.ScopeTopic && !forgotten[name] {
 			forgotten[name] = true
 			p.b.forget(name)
-			if isAny(r.Err, kerr.UnknownTopicID, kerr.UnknownTopicOrPartition) {
-				p.b.cl.PurgeTopicsFromProducing(name)
-			}
+			anew = anew || isAny(r.Err, kerr.UnknownTopicID, kerr.UnknownTopicOrPartition)
 		}
+	}
+	if anew {
+		p.b.renew()
 	}
 }
 
@@ -189,7 +254,7 @@ func (p *publication) settle() {
 			continue
 		}
 		if isAny(p.receipts[i].Err, refusals...) {
-			p.alone(i)
+			p.again(i)
 		}
 		if err := p.receipts[i].Err; err != nil {
 			p.fail(i, err)
@@ -197,12 +262,19 @@ func (p *publication) settle() {
 	}
 }
 
-// alone sends what was refused, whose neighbours may be to blame.
-func (p *publication) alone(i int) {
+// again sends what was refused, whose neighbours may be to blame.
+func (p *publication) again(i int) {
 	p.receipts[i] = settle.Receipt{}
 	r, err := p.record(i)
-	if err == nil {
-		r, err = p.b.cl.ProduceSync(p.ctx, r).First()
+	if err != nil {
+		p.fail(i, err)
+		return
 	}
-	p.answered(i, r, err)
+	p.alone(i, r)
+}
+
+func (p *publication) alone(i int, r *kgo.Record) {
+	var answers sync.WaitGroup
+	p.handOver(i, r, &answers)
+	p.flush(&answers)
 }
