@@ -102,6 +102,7 @@ func TestOpenSaysWhatIsWrongWithAListenerAndShowsNoSecret(t *testing.T) {
 		"unknown host":              {s.url("settle", canary, "no.such.host.invalid:9092"), "the host is not known", false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			var j journal
 			// What waiting can't mend is said before the time is over.
 			cfg := kafka.Config{ConnectTimeout: patience, Log: j.logger()}
