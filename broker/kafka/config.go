@@ -22,7 +22,8 @@ type Config struct {
 	// partitions. Defaults to 12 for a topic that is made, and to what it has
 	// for one that exists.
 	Partitions int
-	// Replicas of a topic that is made. Defaults to 0: what the cluster gives.
+	// Replicas of a topic that is made; with three or more, all but one must have
+	// what is acknowledged. Defaults to 3, or as many as the cluster has nodes.
 	Replicas int
 	// KeepFor is how long a topic that is made keeps a record, read or not.
 	// Defaults to 7 days.

@@ -69,7 +69,11 @@ func (b *Broker) make(ctx context.Context, name string) (bool, error) {
 	}
 	partitions := b.cfg.Partitions
 	setDefault(&partitions, defaultPartitions)
-	answer, err := b.admin.CreateTopic(ctx, int32(partitions), b.replicas(), b.settings(), name)
+	replicas, err := b.replicas(ctx)
+	if err != nil {
+		return false, err
+	}
+	answer, err := b.admin.CreateTopic(ctx, int32(partitions), int16(replicas), b.settings(replicas), name)
 	if err == nil {
 		err = answer.Err
 	}
@@ -93,19 +97,30 @@ func (b *Broker) forget(name string) {
 	delete(b.declared, name)
 }
 
-func (b *Broker) replicas() int16 {
-	if b.cfg.Replicas <= 0 {
-		return -1 // what the cluster gives
+// replicas is how many copies a topic gets. Out of the box a cluster gives one,
+// whatever nodes it has, and what is acknowledged then dies with a node.
+func (b *Broker) replicas(ctx context.Context) (int, error) {
+	if b.cfg.Replicas > 0 {
+		return b.cfg.Replicas, nil
 	}
-	return int16(b.cfg.Replicas)
+	nodes, err := b.admin.ListBrokers(ctx)
+	return min(len(nodes), enoughReplicas), err
 }
 
-func (b *Broker) settings() map[string]*string {
-	return map[string]*string{
+// enoughReplicas is how many copies survive a node that is down while another
+// one dies.
+const enoughReplicas = 3
+
+func (b *Broker) settings(replicas int) map[string]*string {
+	settings := map[string]*string{
 		settingCleanup:  new("delete"),
 		settingKeepFor:  new(strconv.FormatInt(b.cfg.KeepFor.Milliseconds(), 10)),
 		settingMaxBytes: new(strconv.Itoa(b.cfg.MaxRecordBytes + recordOverhead)),
 	}
+	if replicas >= enoughReplicas { // all but one hold what is acknowledged
+		settings[settingInSync] = new(strconv.Itoa(replicas - 1))
+	}
+	return settings
 }
 
 // served waits until every partition of a topic has a leader that brokers know
