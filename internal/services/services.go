@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -75,15 +76,35 @@ func parse(t testing.TB, at string) *url.URL {
 	return u
 }
 
+// portsOfOne is how many ports in a row a service takes at most.
+const portsOfOne = 15
+
+// freePort returns a port that is free together with those behind it.
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		first, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := first.Addr().(*net.TCPAddr).Port
+		row := []net.Listener{first}
+		for n := 1; n < portsOfOne; n++ {
+			l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+n)))
+			if err != nil {
+				break
+			}
+			row = append(row, l)
+		}
+		for _, l := range row {
+			_ = l.Close()
+		}
+		if len(row) == portsOfOne {
+			return strconv.Itoa(port)
+		}
 	}
-	defer func() { _ = l.Close() }()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	t.Fatal("no ports in a row are free")
+	return ""
 }
 
 func (s *Service) run(args ...string) string {
