@@ -28,8 +28,8 @@ func (a *app) shopCommand() *cobra.Command {
 	var broker shopBroker
 	c := group("shop", "Run the reference shop in one process, embedded broker included", a.shopStockCommand(), a.shopOutsideCommand())
 	c.Long = "Shop runs its six services, their relays and consumers, the payment provider, the coupon system and the\n" +
-		"carrier that they call, and a JetStream server, all in one process. It goes on where the last one in the\n" +
-		"directory was killed, and ends on SIGTERM or Ctrl-C."
+		"carrier that they call, and a JetStream server unless --broker names a cluster, all in one process. It goes on\n" +
+		"where the last one in the directory was killed, and ends on SIGTERM or Ctrl-C."
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return usagef("unknown word %q; write settle shop --dir DIR, settle shop stock SKU=QUANTITY, or settle shop outside SYSTEM=MODE", args[0])
