@@ -74,13 +74,15 @@ func (m *member) attend(ctx context.Context, s *session) {
 		} else {
 			trouble = firstWait
 		}
-		select {
-		case <-s.gone: // which is told of the connection
-			return
-		default:
-			if err != nil || m.attached() {
-				m.tell(err)
+		if err != nil && s.conn.IsClosed() { // its end is told of the connection
+			select {
+			case <-s.gone:
+			case <-ctx.Done():
 			}
+			return
+		}
+		if err != nil || m.attached() {
+			m.tell(err)
 		}
 		lost := m.lost
 		if err != nil {
