@@ -16,7 +16,8 @@ import (
 // TestEveryPlantedBugIsFound builds the simulation once for each file of
 // planted/ with that bug in it, by an overlay: the product has no switch. The
 // run must fail within the usual number of seeds, by an invariant that the file
-// names. A file whose anchor is gone from the code fails too.
+// names. A file whose anchor is gone from the code fails too. The plain run
+// plants each second of them.
 func TestEveryPlantedBugIsFound(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("builds a binary for each bug")
@@ -25,9 +26,12 @@ func TestEveryPlantedBugIsFound(t *testing.T) {
 	if err != nil || len(files) < 30 {
 		t.Fatalf("%d planted bugs: %v", len(files), err)
 	}
-	for _, file := range files {
+	for i, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".txt")
 		t.Run(strings.ReplaceAll(name, "_", " "), func(t *testing.T) {
+			if i%2 == 1 && os.Getenv("SETTLE_TEST_ALL") == "" {
+				t.Skip("each second bug is planted with SETTLE_TEST_ALL=1 only: a build and a run for each")
+			}
 			t.Parallel()
 			bug := readBug(t, file)
 			binary := bug.build(t)
