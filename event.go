@@ -75,6 +75,8 @@ type Event struct {
 	// Topic is where the relay publishes it. Empty means DefaultTopic.
 	Topic string
 	// NotBefore delays publishing; an event with it may not carry AggregateSeq.
+	// A relay that finds it less than its DelayAhead away, 10 s by default, sends
+	// the event at once: what must never come early is checked by who receives it.
 	NotBefore time.Time
 	// Supersedes is the id of the event that this one, edited by a person,
 	// stands in for. Empty for ordinary events.

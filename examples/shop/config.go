@@ -65,7 +65,7 @@ type Config struct {
 	Outside OutsideConfig
 	// Relay and Consumer set up the relays and consumer groups of all
 	// services. Name, Crash and Logger are set by the shop. DelayAhead of relays
-	// defaults to 100 ms here, Concurrency of those who call an outside system
+	// defaults to 1 ns here, Concurrency of those who call an outside system
 	// to 8, all else as it does there.
 	Relay    relay.Config
 	Consumer consumer.Config

@@ -152,8 +152,9 @@ func (p *process) relay(ctx context.Context, m *member) error {
 	cfg := p.cfg.Relay
 	cfg.Name, cfg.Crash, cfg.Logger = m.name, p.cfg.Crash, p.logger(RelayRole(m.name))
 	if cfg.DelayAhead <= 0 {
-		// Timers are all that is delayed here, and the rules may set short ones.
-		cfg.DelayAhead = 100 * time.Millisecond
+		// Timers are all that is delayed here. None goes off before its time, though
+		// the rules set a short one, or the relay comes late to read it.
+		cfg.DelayAhead = time.Nanosecond
 	}
 	return relay.NewCrew(m.db.NewLog, p.broker, cfg).Run(ctx)
 }
