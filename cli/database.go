@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/settlemq/settle/examples/shop"
 	"github.com/settlemq/settle/server"
@@ -47,6 +48,11 @@ func (d *shopDatabase) use(ctx context.Context, dir string) error {
 		return unreachablef("%w", d.hide(err))
 	}
 	return nil
+}
+
+// isMySQL tells MySQL and MariaDB from the others.
+func (d *shopDatabase) isMySQL() bool {
+	return strings.HasPrefix(d.url, "mysql:") || strings.HasPrefix(d.url, "mariadb:")
 }
 
 // hide takes the password out of an error.

@@ -44,7 +44,7 @@ func (d *demo) drill(ctx context.Context, dir string, orders []shop.FeedOrder) (
 	if err != nil {
 		return nil, err
 	}
-	window := paymentWindow(len(orders), d.broker.url != "")
+	window := paymentWindow(len(orders), d.broker.url != "", d.db.isMySQL())
 	if err := os.WriteFile(filepath.Join(dir, shopFile), []byte(drillFile(window)), 0o600); err != nil {
 		return nil, err
 	}

@@ -13,13 +13,21 @@ const drillLease = 1500 * time.Millisecond
 // use, too, whose groups take seconds to change hands.
 const elsewhereLonger = 6 * time.Second
 
+// mysqlLonger is how much longer each order needs on MySQL and MariaDB, where
+// every commit reaches the disk twice, in the log of the tables and in that of
+// the replicas.
+const mysqlLonger = 40 * time.Millisecond
+
 // paymentWindow is how long a drill's customers may take to pay: longer than
 // orders need under faults, which is longer the more there are, and short
 // enough to wait for those who never pay.
-func paymentWindow(orders int, elsewhere bool) time.Duration {
+func paymentWindow(orders int, elsewhere, mysql bool) time.Duration {
 	longer := time.Duration(0)
 	if elsewhere {
 		longer = elsewhereLonger
+	}
+	if mysql {
+		longer += time.Duration(orders) * mysqlLonger
 	}
 	few := min(orders, 500)
 	return longer + 6*time.Second + time.Duration(few)*10*time.Millisecond + time.Duration(orders-few)*5*time.Millisecond
