@@ -5,26 +5,20 @@ import (
 	"database/sql"
 	"encoding/json"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/cli"
+	"github.com/settlemq/settle/internal/services"
 )
 
 // freshDatabase returns the URL of a database of the test's own, which is
 // dropped when it ends.
 func freshDatabase(t *testing.T) string {
 	t.Helper()
-	at := os.Getenv("SETTLE_TEST_POSTGRES")
-	if at == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("SETTLE_TEST_POSTGRES is not set: export it with the URL that `scripts/services up postgres` prints")
-		}
-		t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: SETTLE_TEST_POSTGRES is not set; `scripts/services up postgres` prints its value")
-	}
+	at := services.URL(t, "SETTLE_TEST_POSTGRES", "postgres")
 	u, err := url.Parse(at)
 	if err != nil {
 		t.Fatal("SETTLE_TEST_POSTGRES can't be read")

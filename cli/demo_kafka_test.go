@@ -17,19 +17,13 @@ import (
 	"github.com/settlemq/settle/cli"
 	"github.com/settlemq/settle/drill"
 	"github.com/settlemq/settle/examples/shop"
+	"github.com/settlemq/settle/internal/services"
 )
 
 // kafkaForTest is a cluster that others use, too.
 func kafkaForTest(t *testing.T) string {
 	t.Helper()
-	at := os.Getenv("SETTLE_TEST_KAFKA")
-	if at == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("SETTLE_TEST_KAFKA is not set: export it with the URL that `scripts/services up kafka` prints")
-		}
-		t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: SETTLE_TEST_KAFKA is not set; `scripts/services up kafka` prints its value")
-	}
-	return at
+	return services.URL(t, "SETTLE_TEST_KAFKA", "kafka")
 }
 
 func TestADemoOnKafkaBreaksWhatCanBeBrokenThereAndLeavesTheClusterAsItWas(t *testing.T) {

@@ -14,19 +14,14 @@ import (
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/cli"
 	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/internal/services"
 )
 
 // mysqlDatabase returns the URL of a database that does not exist yet and is
 // dropped when the test ends.
 func mysqlDatabase(t *testing.T) string {
 	t.Helper()
-	at := os.Getenv("SETTLE_TEST_MYSQL")
-	if at == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("SETTLE_TEST_MYSQL is not set: export it with the URL that `scripts/services up mariadb` prints")
-		}
-		t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: SETTLE_TEST_MYSQL is not set; `scripts/services up mariadb` prints its value")
-	}
+	at := services.URL(t, "SETTLE_TEST_MYSQL", "mariadb")
 	u, err := url.Parse(at)
 	if err != nil {
 		t.Fatal("SETTLE_TEST_MYSQL can't be read")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,19 +11,14 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // sql.Open("pgx", …)
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/internal/services"
 )
 
 // postgresSchema returns the URL of a schema that does not exist yet and is
 // dropped when the test ends.
 func postgresSchema(t *testing.T) string {
 	t.Helper()
-	at := os.Getenv("SETTLE_TEST_POSTGRES")
-	if at == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("SETTLE_TEST_POSTGRES is not set: export it with the URL that `scripts/services up postgres` prints")
-		}
-		t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: SETTLE_TEST_POSTGRES is not set; `scripts/services up postgres` prints its value")
-	}
+	at := services.URL(t, "SETTLE_TEST_POSTGRES", "postgres")
 	u, err := url.Parse(at)
 	if err != nil {
 		t.Fatal("SETTLE_TEST_POSTGRES can't be read")

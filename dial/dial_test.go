@@ -16,6 +16,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/internal/services"
 )
 
 func TestAWrongURLNamesTheWrongWordAndTheRightOnes(t *testing.T) {
@@ -107,13 +108,7 @@ func keepsWhatWasAppended(t *testing.T, u string, dialect dial.Dialect) {
 // dropped when the test ends.
 func postgresSchema(t *testing.T) string {
 	t.Helper()
-	at := os.Getenv("SETTLE_TEST_POSTGRES")
-	if at == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("SETTLE_TEST_POSTGRES is not set: export it with the URL that `scripts/services up postgres` prints")
-		}
-		t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: SETTLE_TEST_POSTGRES is not set; `scripts/services up postgres` prints its value")
-	}
+	at := services.URL(t, "SETTLE_TEST_POSTGRES", "postgres")
 	u, err := url.Parse(at)
 	if err != nil {
 		t.Fatal("SETTLE_TEST_POSTGRES can't be read")
@@ -141,13 +136,7 @@ func postgresSchema(t *testing.T) string {
 // test ends.
 func mysqlDatabase(t *testing.T) string {
 	t.Helper()
-	at := os.Getenv("SETTLE_TEST_MYSQL")
-	if at == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("SETTLE_TEST_MYSQL is not set: export it with the URL that `scripts/services up mariadb` prints")
-		}
-		t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: SETTLE_TEST_MYSQL is not set; `scripts/services up mariadb` prints its value")
-	}
+	at := services.URL(t, "SETTLE_TEST_MYSQL", "mariadb")
 	u, err := url.Parse(at)
 	if err != nil {
 		t.Fatal("SETTLE_TEST_MYSQL can't be read")

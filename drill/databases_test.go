@@ -3,13 +3,13 @@ package drill_test
 import (
 	"context"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/internal/services"
 	"github.com/settlemq/settle/settletest"
 )
 
@@ -52,14 +52,7 @@ func mysqlDatabase(t *testing.T, name string) string {
 // serverURL is where the tests' server is.
 func serverURL(t *testing.T, variable, service string) *url.URL {
 	t.Helper()
-	at := os.Getenv(variable)
-	switch {
-	case at == "" && os.Getenv("CI") != "":
-		t.Fatalf("%s is not set: export it with the URL that `scripts/services up %s` prints", variable, service)
-	case at == "":
-		t.Skipf("SKIPPED, NOTHING OF THIS IS PROVED: %s is not set; `scripts/services up %s` prints its value", variable, service)
-	}
-	u, err := url.Parse(at)
+	u, err := url.Parse(services.URL(t, variable, service))
 	if err != nil {
 		t.Fatalf("%s can't be read", variable)
 	}

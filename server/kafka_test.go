@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/internal/services"
 	"github.com/settlemq/settle/server"
 )
 
@@ -32,13 +32,7 @@ func (r reader) Deliver(ctx context.Context, _ settle.Partition, records []settl
 }
 
 func TestRowsReachKafkaOnceInOrderAndTheTrailSaysWhere(t *testing.T) {
-	broker := os.Getenv("SETTLE_TEST_KAFKA")
-	if broker == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("SETTLE_TEST_KAFKA is not set: export it with the URL that `scripts/services up kafka` prints")
-		}
-		t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: SETTLE_TEST_KAFKA is not set; `scripts/services up kafka` prints its value")
-	}
+	broker := services.URL(t, "SETTLE_TEST_KAFKA", "kafka")
 	const rows, keys = 600, 5
 	at, db := database(t)
 	topic := "serve-" + settle.NewID()

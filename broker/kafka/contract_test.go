@@ -2,7 +2,6 @@ package kafka_test
 
 import (
 	"context"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/broker/brokertest"
 	"github.com/settlemq/settle/broker/kafka"
+	"github.com/settlemq/settle/internal/services"
 )
 
 // patience is what a busy machine needs to move partitions.
@@ -40,14 +40,7 @@ func TestAFakeOfKafkaKeepsTheContractThroughKills(t *testing.T) {
 
 func serverForTest(t testing.TB) string {
 	t.Helper()
-	at := os.Getenv("SETTLE_TEST_KAFKA")
-	if at == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("SETTLE_TEST_KAFKA is not set: export it with the URL that `scripts/services up kafka` prints")
-		}
-		t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: SETTLE_TEST_KAFKA is not set; `scripts/services up kafka` prints its value")
-	}
-	return at
+	return services.URL(t, "SETTLE_TEST_KAFKA", "kafka")
 }
 
 // fake is Kafka inside of this process, on files.

@@ -24,7 +24,7 @@ func newCluster(t testing.TB) *cluster {
 	if os.Getenv("SETTLE_TEST_ALL") == "" {
 		t.Skip("only with SETTLE_TEST_ALL=1: it starts three nodes")
 	}
-	services.Wanted(t, "SETTLE_TEST_RABBITMQ", "rabbitmq")
+	services.URL(t, "SETTLE_TEST_RABBITMQ", "rabbitmq")
 	c := &cluster{t: t, env: append(os.Environ(), "SETTLE_SERVICES_DIR="+t.TempDir(), "SETTLE_RABBITMQ3_PORT="+freeRange(t))}
 	t.Cleanup(func() { c.run("down") })
 	_, c.at, _ = strings.Cut(strings.TrimSpace(c.run("up", "rabbitmq3")), " ")

@@ -2,7 +2,6 @@ package rabbitmq_test
 
 import (
 	"context"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/broker/brokertest"
 	"github.com/settlemq/settle/broker/rabbitmq"
+	"github.com/settlemq/settle/internal/services"
 )
 
 // patience is what a busy machine needs to make queues and move them.
@@ -28,14 +28,7 @@ func TestRabbitMQKeepsTheContract(t *testing.T) {
 
 func serverForTest(t testing.TB) string {
 	t.Helper()
-	at := os.Getenv("SETTLE_TEST_RABBITMQ")
-	if at == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("SETTLE_TEST_RABBITMQ is not set: export it with the URL that `scripts/services up rabbitmq` prints")
-		}
-		t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: SETTLE_TEST_RABBITMQ is not set; `scripts/services up rabbitmq` prints its value")
-	}
-	return at
+	return services.URL(t, "SETTLE_TEST_RABBITMQ", "rabbitmq")
 }
 
 // rig is a broker and a topic of the test's own, and a queue to which all of

@@ -28,7 +28,7 @@ func newOwn(t testing.TB) *own {
 	if os.Getenv("SETTLE_TEST_ALL") == "" {
 		t.Skip("only with SETTLE_TEST_ALL=1: it starts a server of its own")
 	}
-	services.Wanted(t, "SETTLE_TEST_RABBITMQ", "rabbitmq")
+	services.URL(t, "SETTLE_TEST_RABBITMQ", "rabbitmq")
 	return &own{services.Up(t, []string{"rabbitmq"})[0], t}
 }
 

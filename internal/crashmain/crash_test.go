@@ -17,6 +17,7 @@ import (
 
 	"github.com/settlemq/settle/drill"
 	"github.com/settlemq/settle/examples/shop"
+	"github.com/settlemq/settle/internal/services"
 )
 
 // The test binary is crashmain, too.
@@ -128,14 +129,7 @@ func onEachDatabase(t *testing.T, f func(t *testing.T, db string)) {
 // because each service gets one.
 func serverURL(t *testing.T, variable, service string) string {
 	t.Helper()
-	at := os.Getenv(variable)
-	if at == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("%s is not set: export it with the URL that `scripts/services up %s` prints", variable, service)
-		}
-		t.Skipf("SKIPPED, NOTHING OF THIS IS PROVED: %s is not set; `scripts/services up %s` prints its value", variable, service)
-	}
-	u, err := url.Parse(at)
+	u, err := url.Parse(services.URL(t, variable, service))
 	if err != nil {
 		t.Fatalf("%s can't be read", variable)
 	}

@@ -33,7 +33,7 @@ func Own(t testing.TB) *Server {
 
 func start(t testing.TB, names ...string) (all []*Server) {
 	t.Helper()
-	services.Wanted(t, "SETTLE_TEST_MYSQL", "mariadb")
+	services.URL(t, "SETTLE_TEST_MYSQL", "mariadb")
 	for _, s := range services.Up(t, names) {
 		all = append(all, &Server{s, t})
 	}

@@ -45,7 +45,7 @@ func OwnPair(t testing.TB) (primary, standby *Server) {
 
 func start(t testing.TB, names ...string) (all []*Server) {
 	t.Helper()
-	services.Wanted(t, "SETTLE_TEST_POSTGRES", "postgres")
+	services.URL(t, "SETTLE_TEST_POSTGRES", "postgres")
 	for _, s := range services.Up(t, names, "pgbouncer", "pgbouncer18") {
 		all = append(all, &Server{s, t})
 	}

@@ -22,17 +22,18 @@ type Service struct {
 	url  *url.URL
 }
 
-// Wanted skips a test where the tests' server is not known, loudly, and fails it
-// in CI: variable is the one that has its URL, and name what prints that.
-func Wanted(t testing.TB, variable, name string) {
+// URL returns that of the tests' server, which variable holds. Where it does not,
+// the test is skipped, loudly, and fails in CI; name is the service that has one.
+func URL(t testing.TB, variable, name string) string {
 	t.Helper()
-	if os.Getenv(variable) != "" {
-		return
-	}
-	if os.Getenv("CI") != "" {
+	at := os.Getenv(variable)
+	switch {
+	case at == "" && os.Getenv("CI") != "":
 		t.Fatalf("%s is not set: export it with the URL that `scripts/services up %s` prints", variable, name)
+	case at == "":
+		t.Skipf("SKIPPED, NOTHING OF THIS IS PROVED: %s is not set; `scripts/services up %s` prints its value", variable, name)
 	}
-	t.Skipf("SKIPPED, NOTHING OF THIS IS PROVED: %s is not set; `scripts/services up %s` prints its value", variable, name)
+	return at
 }
 
 // Up starts services, and what each of them needs, which are named before it.

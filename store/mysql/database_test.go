@@ -3,12 +3,12 @@ package mysql
 import (
 	"context"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/internal/services"
 )
 
 // DatabaseForTest returns the URL of a database of the test's own, which is
@@ -49,14 +49,7 @@ func execForTest(t testing.TB, at, query string) {
 // there is none.
 func serverForTest(t testing.TB) string {
 	t.Helper()
-	at := os.Getenv("SETTLE_TEST_MYSQL")
-	if at == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("SETTLE_TEST_MYSQL is not set: export it with the URL that `scripts/services up mariadb` prints")
-		}
-		t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: SETTLE_TEST_MYSQL is not set; `scripts/services up mariadb` prints its value")
-	}
-	return at
+	return services.URL(t, "SETTLE_TEST_MYSQL", "mariadb")
 }
 
 // OpenForTest opens the database at a URL and closes it when the test ends.

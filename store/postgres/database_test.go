@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/internal/services"
 )
 
 // DatabaseForTest returns the URL of a schema of the test's own, which is dropped when
@@ -46,14 +46,7 @@ func DatabaseForTest(t testing.TB) string {
 // there is none.
 func serverForTest(t testing.TB) string {
 	t.Helper()
-	at := os.Getenv("SETTLE_TEST_POSTGRES")
-	if at == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("SETTLE_TEST_POSTGRES is not set: export it with the URL that `scripts/services up postgres` prints")
-		}
-		t.Skip("SKIPPED, NOTHING OF THIS IS PROVED: SETTLE_TEST_POSTGRES is not set; `scripts/services up postgres` prints its value")
-	}
-	return at
+	return services.URL(t, "SETTLE_TEST_POSTGRES", "postgres")
 }
 
 // OpenForTest opens the schema at a URL and closes it when the test ends.
