@@ -22,13 +22,16 @@ var imports = map[string]struct{ ours, others []string }{
 	"consumer":   {ours: []string{""}, others: []string{"github.com/sony/gobreaker/v2", "golang.org/x/time"}},
 	"settletest": {ours: []string{"", "relay", "consumer", "broker/memory", "store/sqlite"}},
 
+	"bridge":            {ours: []string{"", "govern"}},
+	"bridge/bridgetest": {ours: []string{"", "bridge"}},
+
 	"broker/brokertest":      {ours: []string{""}},
 	"broker/internal/claims": {ours: []string{""}},
-	"broker/kafka":           {ours: []string{"", "doctor"}, others: []string{"github.com/twmb/franz-go"}},
+	"broker/kafka":           {ours: []string{"", "bridge", "doctor"}, others: []string{"github.com/twmb/franz-go"}},
 	"broker/memory":          {ours: []string{"", "broker/internal/claims"}},
 	"broker/nats":            {ours: []string{"", "broker/internal/claims"}, others: []string{"github.com/nats-io/nats.go"}},
 	"broker/nats/embedded":   {ours: []string{""}, others: []string{"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "golang.org/x/sys"}},
-	"broker/rabbitmq":        {ours: []string{""}, others: []string{"github.com/rabbitmq/amqp091-go"}},
+	"broker/rabbitmq":        {ours: []string{"", "bridge"}, others: []string{"github.com/rabbitmq/amqp091-go"}},
 
 	"doctor": {},
 
