@@ -59,12 +59,13 @@ func (in *Inbox) Due(ctx context.Context, group string, limit int) (settle.Due, 
 	err := in.s.write(ctx, in.s.business, func(tx pgx.Tx) error {
 		found = settle.Due{}
 		d := due{limit: limit, group: group, member: in.s.member}
-		if err := d.choose(ctx, tx, in.s.clock()); err != nil {
-			return err
-		}
 		var now time.Time
 		var next pgtype.Timestamptz
 		if err := tx.QueryRow(ctx, readNextDue, in.s.clock(), group).Scan(&now, &next); err != nil {
+			return err
+		}
+		// One time for both: what falls between two would neither be due nor next.
+		if err := d.choose(ctx, tx, now); err != nil {
 			return err
 		}
 		found.Next = instant(next)
