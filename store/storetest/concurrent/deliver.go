@@ -65,7 +65,7 @@ func DrainByAll(t *testing.T, open Open) {
 	var delivered atomic.Bool
 	var wg sync.WaitGroup
 	for _, p := range all[1:] {
-		wg.Go(func() { p.drain(t, "g", delivered.Load) })
+		wg.Go(func() { p.drain(t, "g", func() bool { return delivered.Load() && p.count(t, waiting) == 0 }) })
 	}
 	for n := 2; n <= each; n++ {
 		deliver(n, n%5 == 0) // parked or not, it waits behind the first as long as that is there
@@ -73,12 +73,12 @@ func DrainByAll(t *testing.T, open Open) {
 	delivered.Store(true)
 	wg.Wait()
 	WantOnceInOrder(t, all[0].Reader, keys*each)
-	if left := all[0].count(t, `SELECT count(*) FROM t_consume_retry`); left != 0 {
-		t.Errorf("%d events wait for nothing", left)
-	}
 }
 
-// drain works off what is due until nothing is and done says that no more will be.
+const waiting = `SELECT count(*) FROM t_consume_retry`
+
+// drain works off what is due until nothing is and done says that no more will
+// be. That nothing is due is not the end: another process may have it in hand.
 func (p *Process) drain(t *testing.T, group string, done func() bool) {
 	for deadline := time.Now().Add(2 * time.Minute); ; {
 		last := done()
