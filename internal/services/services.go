@@ -3,6 +3,7 @@
 package services
 
 import (
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -80,32 +81,34 @@ func parse(t testing.TB, at string) *url.URL {
 // portsOfOne is how many ports in a row a service takes at most.
 const portsOfOne = 15
 
+// Ports below those that systems choose when a program asks for any: on a busy
+// machine no row of those is free for long, and a server that is down for a
+// moment would find its own port taken.
+const firstPort, lastPort = 10_000, 19_000
+
 // freePort returns a port that is free together with those behind it.
 func freePort(t testing.TB) string {
 	t.Helper()
-	for range 100 {
-		first, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		port := first.Addr().(*net.TCPAddr).Port
-		row := []net.Listener{first}
-		for n := 1; n < portsOfOne; n++ {
-			l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+n)))
-			if err != nil {
-				break
-			}
-			row = append(row, l)
-		}
-		for _, l := range row {
-			_ = l.Close()
-		}
-		if len(row) == portsOfOne {
+	for range 1000 {
+		port := firstPort + rand.IntN(lastPort-firstPort)
+		if free(port, portsOfOne) {
 			return strconv.Itoa(port)
 		}
 	}
-	t.Fatal("no ports in a row are free")
+	t.Fatalf("no %d ports in a row are free from %d to %d", portsOfOne, firstPort, lastPort)
 	return ""
+}
+
+// free reports whether nobody listens on n ports from first.
+func free(first, n int) bool {
+	for i := range n {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(first+i)))
+		if err != nil {
+			return false
+		}
+		defer func() { _ = l.Close() }()
+	}
+	return true
 }
 
 func (s *Service) run(args ...string) string {
