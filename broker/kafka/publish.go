@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -183,7 +182,7 @@ func (p *publication) record(i int) (*kgo.Record, error) {
 	}
 	name := topicOf(m)
 	if why := badTopic(name); why != "" {
-		return nil, &settle.PublishError{Scope: settle.ScopeTopic, Err: errors.New(why)}
+		return nil, noTopic(name, why)
 	}
 	r := &kgo.Record{Topic: name, Key: []byte(m.Event.Key()), Value: settle.AppendEnvelope(nil, m.Event), Headers: encodeHeaders(m)}
 	if size := sizeOf(r) - recordCost; size > p.b.cfg.MaxRecordBytes {

@@ -27,11 +27,22 @@ func classify(err error) *settle.PublishError {
 	// replicas in sync: nothing was appended.
 	case isAny(err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InvalidTopicException, kerr.TopicAuthorizationFailed,
 		kerr.PolicyViolation, kerr.NotEnoughReplicas, kerr.InvalidConfig, kerr.KafkaStorageError):
-		return &settle.PublishError{Scope: settle.ScopeTopic, Err: err}
+		return &settle.PublishError{Scope: settle.ScopeTopic, Err: explainTopic(err)}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, kgo.ErrRecordTimeout):
 		err = fmt.Errorf("no answer in time, the outcome is unknown: %w", err)
 	}
 	return &settle.PublishError{Scope: settle.ScopeBroker, Err: err}
+}
+
+// explainTopic says what to look at, where Kafka's word does not.
+func explainTopic(err error) error {
+	switch {
+	case isAny(err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID):
+		return fmt.Errorf("the topic does not exist, or this user may not see it: %w", err)
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return fmt.Errorf("this user may not write to the topic; kafka-acls.sh --add --producer --topic gives the right: %w", err)
+	}
+	return err
 }
 
 func isAny(err error, targets ...error) bool {

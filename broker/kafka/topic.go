@@ -37,7 +37,7 @@ func (b *Broker) ready(ctx context.Context, name string) error {
 // looked for first: who may write to a topic need not be one who may make it.
 func (b *Broker) declare(ctx context.Context, name string, exact bool) error {
 	if why := badTopic(name); why != "" {
-		return &settle.PublishError{Scope: settle.ScopeTopic, Err: fmt.Errorf("topic %q: %s", name, why)}
+		return noTopic(name, why)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*b.cfg.Timeout)
 	defer cancel()
@@ -180,9 +180,18 @@ func setting(all kadm.ResourceConfigs, name string) string {
 	return ""
 }
 
-// badTopic says why a topic can't be one of Kafka's.
+// noTopic is the error of an event whose topic can't be one of Kafka's: no
+// waiting makes it one, so it is the event's own, and others go on.
+func noTopic(name, why string) error {
+	return &settle.PublishError{Scope: settle.ScopeRecord, Err: settle.Permanent(fmt.Errorf("topic %q can't be: %s", name, why))}
+}
+
+// badTopic says why a topic can't be one of Kafka's, or of those that anybody
+// writes to.
 func badTopic(name string) string {
 	switch {
+	case name == "__consumer_offsets" || name == "__transaction_state" || name == "__share_group_state":
+		return "it is Kafka's own"
 	case len(name) > 249:
 		return "a topic of Kafka has at most 249 characters"
 	case name == "." || name == "..":

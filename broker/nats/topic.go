@@ -33,8 +33,8 @@ type topic struct {
 }
 
 // topic returns a topic after it was declared, or checked. An error is a
-// *settle.PublishError of ScopeTopic, or of ScopeBroker when the broker did
-// not answer.
+// *settle.PublishError of ScopeTopic, of ScopeBroker when the broker did not
+// answer, or of ScopeRecord when there can be no such topic.
 func (b *Broker) topic(ctx context.Context, name string) (*topic, error) {
 	if name == "" {
 		name = settle.DefaultTopic
@@ -68,7 +68,8 @@ func (b *Broker) forget(name string) {
 
 func (b *Broker) declare(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
 	if why := badSubject(name); why != "" {
-		return nil, &settle.PublishError{Scope: settle.ScopeTopic, Err: errors.New(why)}
+		// No waiting makes it one: it is the event's own, and others go on.
+		return nil, &settle.PublishError{Scope: settle.ScopeRecord, Err: settle.Permanent(errors.New(why))}
 	}
 	want := b.spec(name)
 	declared := b.cfg.Declare || slices.Contains(b.cfg.Topics, name)

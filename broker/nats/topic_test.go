@@ -110,7 +110,7 @@ func TestATopicOfAnyNameThatASubjectCanHaveWorks(t *testing.T) {
 		m := message("e-"+topic, "k")
 		m.Event.Topic = topic
 		got := b.Publish(t.Context(), []settle.Message{m})[0]
-		if good != (got.Err == nil) || !good && (settle.ScopeOf(got.Err) != settle.ScopeTopic || !strings.Contains(got.Err.Error(), strconv.Quote(topic))) {
+		if good != (got.Err == nil) || !good && (settle.ScopeOf(got.Err) != settle.ScopeRecord || !settle.IsPermanent(got.Err) || !strings.Contains(got.Err.Error(), strconv.Quote(topic))) {
 			t.Errorf("topic %q: %+v", topic, got)
 		}
 	}

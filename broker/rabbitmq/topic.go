@@ -58,7 +58,7 @@ func (b *Broker) ready(s *session, topic string) error {
 // declare makes a topic and the queues of groups.
 func (b *Broker) declare(s *session, topic string, groups []string) error {
 	if why := badName("topic", topic); why != "" {
-		return &settle.PublishError{Scope: settle.ScopeTopic, Err: errors.New(why)}
+		return noTopic(topic, why)
 	}
 	if err := b.alone(s, func(ch *amqp.Channel) error {
 		return ch.ExchangeDeclare(topic, b.cfg.Kind, true, false, false, false, nil)
@@ -178,6 +178,12 @@ func (b *Broker) declareAll(ctx context.Context, s *session) error {
 		}
 	}
 	return nil
+}
+
+// noTopic is the error of an event whose topic can't be one of RabbitMQ's: no
+// waiting makes it one, so it is the event's own, and others go on.
+func noTopic(name, why string) error {
+	return &settle.PublishError{Scope: settle.ScopeRecord, Err: settle.Permanent(fmt.Errorf("topic %q can't be: %s", name, why))}
 }
 
 // badName says why a topic or group can't be part of RabbitMQ's names, which
