@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// clockSkew is how far ahead an application's clock may be.
-const clockSkew = time.Minute
+// ClockSkew is how far ahead an application's clock may be.
+const ClockSkew = time.Minute
 
 // Zone is that which was said, or decided before; empty for none.
 func (l *Look) Zone() string {
@@ -25,11 +25,11 @@ func (l *Look) Unproven() {
 func (l *Look) Newest(ahead time.Duration) {
 	quarter := ahead.Round(15 * time.Minute)
 	switch {
-	case ahead > clockSkew && (ahead-quarter).Abs() < 5*time.Minute:
+	case ahead > ClockSkew && (ahead-quarter).Abs() < 5*time.Minute:
 		l.Refuse("the newest row is %s ahead of the clock if its times are of the zone %s; give the zone of the application that writes them, for instance --zone Asia/Shanghai", ahead.Round(time.Second), l.Outbox.Zone)
-	case ahead > clockSkew:
+	case ahead > ClockSkew:
 		l.Note("the newest row is %s ahead of the clock", ahead.Round(time.Second))
-	case quarter <= -time.Hour && quarter%(30*time.Minute) == 0 && (ahead-quarter).Abs() < clockSkew:
+	case quarter <= -time.Hour && quarter%(30*time.Minute) == 0 && (ahead-quarter).Abs() < ClockSkew:
 		l.Note("the newest row is %s old if its times are of the zone %s; if it was written just now, the zone is another", -ahead.Round(time.Second), l.Outbox.Zone)
 	}
 }

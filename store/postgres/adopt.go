@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,7 +73,7 @@ func (a *Adopt) Plan(ctx context.Context) (migrate.AdoptPlan, error) {
 	var p migrate.AdoptPlan
 	err := a.with(ctx, func(conn *pgx.Conn) error {
 		l, err := a.look(ctx, conn)
-		p = l.plan
+		p = l.Plan
 		return err
 	})
 	if err != nil {
@@ -92,7 +91,7 @@ func (a *Adopt) SQL(ctx context.Context) (string, error) {
 		if err != nil {
 			return err
 		}
-		if err := refused(l.plan); err != nil {
+		if err := l.Err(); err != nil {
 			return err
 		}
 		text, err = a.script(ctx, l)
@@ -122,14 +121,6 @@ func (a *Adopt) with(ctx context.Context, do func(conn *pgx.Conn) error) (err er
 
 const adoptSettings = `SELECT set_config('lock_timeout', '3s', false), set_config('statement_timeout', '5min', false), set_config('jit', 'off', false)`
 
-// refused makes one error of a plan's refusals.
-func refused(p migrate.AdoptPlan) error {
-	if len(p.Refusals) == 0 {
-		return nil
-	}
-	return fmt.Errorf("adopt %s: %s: %w", cmp.Or(p.Table, p.ConsumeLog), strings.Join(p.Refusals, "; "), migrate.ErrNotAdoptable)
-}
-
 const (
 	putAdoption = `INSERT INTO settle_adoption (one, decided, begun_at) VALUES (1, $1::json, clock_timestamp()) ON CONFLICT (one) DO UPDATE SET decided = excluded.decided`
 
@@ -147,10 +138,10 @@ func (a *Adopt) Run(ctx context.Context) (migrate.AdoptPlan, error) {
 	var p migrate.AdoptPlan
 	err := a.with(ctx, func(conn *pgx.Conn) error {
 		l, err := a.look(ctx, conn)
-		if p = l.plan; err != nil {
+		if p = l.Plan; err != nil {
 			return err
 		}
-		if err := refused(p); err != nil {
+		if err := l.Err(); err != nil {
 			return err
 		}
 		return a.run(ctx, conn, l)

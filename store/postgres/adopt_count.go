@@ -29,7 +29,7 @@ func (a *Adopt) ids(ctx context.Context, l *adoptLook) error {
 		return err
 	}
 	if !indexed {
-		l.refuse("no index begins with the id of %s; CREATE UNIQUE INDEX CONCURRENTLY ON %[1]s (id)", l.plan.Table)
+		l.Refuse("no index begins with the id of %s; CREATE UNIQUE INDEX CONCURRENTLY ON %[1]s (id)", l.Plan.Table)
 		return nil
 	}
 	var source, sequence string
@@ -42,7 +42,7 @@ func (a *Adopt) ids(ctx context.Context, l *adoptLook) error {
 		return err
 	}
 	if !readable { // it tells whether the table was restored or emptied
-		l.refuse("the role may not read %s: GRANT SELECT ON SEQUENCE %[1]s TO …", sequence)
+		l.Refuse("the role may not read %s: GRANT SELECT ON SEQUENCE %[1]s TO …", sequence)
 	}
 	rows, err := l.conn.Query(ctx, fmt.Sprintf(newestIDs, table))
 	if err != nil {
@@ -52,17 +52,7 @@ func (a *Adopt) ids(ctx context.Context, l *adoptLook) error {
 	if err != nil {
 		return err
 	}
-	l.plan.IDs = source
-	if n := len(newest); n > 0 {
-		l.plan.HighestID = newest[n-1]
-		if newest[0] <= 0 {
-			l.refuse("%s has ids that are not above 0", l.plan.Table)
-		}
-	}
-	if block := outboxlog.BlockSize(newest, increment, 1); block > 1 || cache > 1 {
-		l.plan.IDs += fmt.Sprintf(", in blocks of %d", max(block, cache))
-		l.note("ids are taken in blocks: rows are stored below the ids of earlier ones, so the order per key can't be promised (allocationSize = 1, or IDENTITY)")
-	}
+	l.IDs(source, newest, max(outboxlog.BlockSize(newest, increment, 1), cache))
 	return nil
 }
 
@@ -86,22 +76,15 @@ func (a *Adopt) count(ctx context.Context, l *adoptLook) error {
 	}
 	var late int64
 	pending := fmt.Sprintf(countWaiting, due, d.table(), d.words(migrate.StatusPending), migrate.CountLimit)
-	if err := l.conn.QueryRow(ctx, pending).Scan(&l.plan.Send, &l.plan.Delayed); err != nil {
+	if err := l.conn.QueryRow(ctx, pending).Scan(&l.Plan.Send, &l.Plan.Delayed); err != nil {
 		return err
 	}
 	retry := fmt.Sprintf(countWaiting, due, d.table(), d.words(migrate.StatusRetry), migrate.CountLimit)
-	if err := l.conn.QueryRow(ctx, retry).Scan(&l.plan.Retry, &late); err != nil {
+	if err := l.conn.QueryRow(ctx, retry).Scan(&l.Plan.Retry, &late); err != nil {
 		return err
 	}
-	l.plan.Send += l.plan.Retry
-	for _, s := range l.plan.Statuses {
-		if s.Kind != migrate.StatusPending && s.Kind != migrate.StatusRetry {
-			l.plan.Leave += s.Rows
-		}
-		if s.Kind == migrate.StatusInFlight && s.Rows > 0 {
-			l.note("%d rows are %s: another relay has them in hand, or died with them; they are left until their status says that they wait", s.Rows, s.Word)
-		}
-	}
+	l.Plan.Send += l.Plan.Retry
+	l.Leave()
 	return nil
 }
 
@@ -114,7 +97,7 @@ func (a *Adopt) others(ctx context.Context, l *adoptLook) error {
 	var pid, user, name string
 	var age int64
 	_, err = pgx.ForEachRow(rows, []any{&pid, &user, &name, &age}, func() error {
-		l.plan.Holders = append(l.plan.Holders, fmt.Sprintf("%s of %s %s, open for %d s", pid, user, name, age))
+		l.Plan.Holders = append(l.Plan.Holders, fmt.Sprintf("%s of %s %s, open for %d s", pid, user, name, age))
 		return nil
 	})
 	if err != nil {
@@ -125,7 +108,7 @@ func (a *Adopt) others(ctx context.Context, l *adoptLook) error {
 		return err
 	}
 	_, err = pgx.ForEachRow(rows, []any{&pid, &user, &name}, func() error {
-		l.note("process %s of %s %s may be a relay that works on the table: stop it before Settle's begins, or both send", pid, user, name)
+		l.Note("process %s of %s %s may be a relay that works on the table: stop it before Settle's begins, or both send", pid, user, name)
 		return nil
 	})
 	return err

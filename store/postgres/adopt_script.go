@@ -54,7 +54,7 @@ func (a *Adopt) script(ctx context.Context, l *adoptLook) (string, error) {
 			b.WriteString(strings.TrimSpace(s) + ";\n")
 		}
 	}
-	say("Settle's own tables; nothing is made in the schema of "+cmp.Or(l.plan.Table, l.plan.ConsumeLog), "CREATE SCHEMA IF NOT EXISTS "+own, "SET search_path = "+own)
+	say("Settle's own tables; nothing is made in the schema of "+cmp.Or(l.Plan.Table, l.Plan.ConsumeLog), "CREATE SCHEMA IF NOT EXISTS "+own, "SET search_path = "+own)
 	b.WriteString(steps)
 	if l.shared != nil {
 		shared, err := json.Marshal(l.shared)
@@ -67,9 +67,9 @@ func (a *Adopt) script(ctx context.Context, l *adoptLook) (string, error) {
 		return b.String(), nil
 	}
 	say("how the table is read", append([]string{strings.ReplaceAll(putAdoption, "$1", literal(string(decided)))}, l.adoption.functions(a.schema)...)...)
-	if !l.plan.Adopted {
+	if !l.Plan.Adopted {
 		s := a.listing(l.adoption)
-		if l.done {
+		if l.Done {
 			say("what another relay has done since is not known: all begins anew", forgetPosition)
 		}
 		park := strings.NewReplacer("$1", literal(string(settle.ClassPublish)), "$2", literal(string(settle.ClassFollower))).Replace(s.park)

@@ -65,7 +65,7 @@ func (a *Adopt) consumeLog(ctx context.Context, l *adoptLook) error {
 	case !found && !named:
 		return nil
 	case !found:
-		l.refuse("there is no consume log %s; name it with its schema: --consume-log sales.t_message_consume_log", name)
+		l.Refuse("there is no consume log %s; name it with its schema: --consume-log sales.t_message_consume_log", name)
 		return nil
 	}
 	if reasons, err = a.shape(ctx, l, d, before); err != nil {
@@ -75,13 +75,13 @@ func (a *Adopt) consumeLog(ctx context.Context, l *adoptLook) error {
 	case !d.classic() && !named:
 		return nil
 	case len(reasons) > 0 && named:
-		l.plan.Refusals = append(l.plan.Refusals, reasons...)
+		l.Plan.Refusals = append(l.Plan.Refusals, reasons...)
 		return nil
 	case len(reasons) > 0:
-		l.note("the consume log %s is not shared, so consumers of Settle must not run in groups that others consume in: %s", d.plainName(), strings.Join(reasons, "; "))
+		l.Note("the consume log %s is not shared, so consumers of Settle must not run in groups that others consume in: %s", d.plainName(), strings.Join(reasons, "; "))
 		return nil
 	}
-	l.shared, l.plan.ConsumeLog = d, d.plainName()
+	l.shared, l.Plan.ConsumeLog = d, d.plainName()
 	return a.outboxBeside(ctx, l)
 }
 
@@ -93,8 +93,8 @@ func (a *Adopt) outboxBeside(ctx context.Context, l *adoptLook) error {
 	var there bool
 	err := l.conn.QueryRow(ctx, `SELECT to_regclass('public.t_outbox_event') IS NOT NULL`).Scan(&there)
 	if l.alone = !there || l.own; l.alone {
-		l.plan.Zone = l.shared.Zone
-		l.note("there is no outbox to adopt: events that producers append are in an outbox of Settle's own in schema %s", a.schema)
+		l.Plan.Zone = l.shared.Zone
+		l.Note("there is no outbox to adopt: events that producers append are in an outbox of Settle's own in schema %s", a.schema)
 	}
 	return err
 }
@@ -196,16 +196,9 @@ func (a *Adopt) sharedZone(ctx context.Context, l *adoptLook, d, before *sharedL
 	if l.before != nil {
 		want = cmp.Or(want, l.before.Zone)
 	}
-	var session string
-	var known bool
-	if err := l.conn.QueryRow(ctx, sessionZone, want).Scan(&session, &known); err != nil {
-		return err
-	}
-	if want != "" && !known {
-		l.refuse("the database knows no time zone %q; SELECT name FROM pg_timezone_names lists them", want)
-	}
-	d.Zone = cmp.Or(want, session)
-	return nil
+	var err error
+	d.Zone, err = l.zoneOf(ctx, want)
+	return err
 }
 
 // sharedStatuses finds the words that the log has, and what they mean.
@@ -252,7 +245,7 @@ func (a *Adopt) sharedStatuses(ctx context.Context, l *adoptLook, d, before *sha
 			reasons = append(reasons, "no word is left that means "+kind+": --consume-status "+kind+"=…")
 		}
 	}
-	l.plan.ConsumeStatuses = found
+	l.Plan.ConsumeStatuses = found
 	return reasons, err
 }
 

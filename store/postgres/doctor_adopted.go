@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/settlemq/settle/doctor"
+	"github.com/settlemq/settle/store/adopt"
 	"github.com/settlemq/settle/store/migrate"
 )
 
@@ -67,7 +68,7 @@ func (x *examination) adoptedColumns(ctx context.Context) (diagnosis, error) {
 	}
 	var p problems
 	verdict := doctor.Warn
-	for _, name := range append(essentials(), optionals()...) {
+	for _, name := range append(adopt.Essentials(), adopt.Optionals()...) {
 		if was, is := x.adopted.Columns[name], x.outbox.types[name]; was != is {
 			if !widened(was, is) {
 				verdict = doctor.Bad

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/settlemq/settle/doctor"
+	"github.com/settlemq/settle/store/adopt"
 	"github.com/settlemq/settle/store/migrate"
 )
 
@@ -210,9 +211,9 @@ func (x *examination) sharedTimes(ctx context.Context) (diagnosis, error) {
 	fix := "settle migrate --adopt --yes --consume-log " + x.shared.plainName() + " --zone with the zone of the programs that write it, for instance Asia/Shanghai; consumers go by it when they start anew"
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)).Round(time.Second) }
 	switch off, early := seconds(*ahead), seconds(before); {
-	case off > clockSkew:
+	case off > adopt.ClockSkew:
 		return diagnosis{doctor.Bad, fmt.Sprintf("a row's consumed_at is %s ahead of the clock if its zone is %s", off, x.shared.Zone), fix}, nil
-	case early > clockSkew:
+	case early > adopt.ClockSkew:
 		return diagnosis{doctor.Bad, fmt.Sprintf("a row's consumed_at is %s before its event was stored if its zone is %s", early, x.shared.Zone), fix}, nil
 	}
 	return sound("consumed_at is of the zone %s, as far as rows show", x.shared.Zone), nil
