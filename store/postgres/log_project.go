@@ -29,15 +29,24 @@ const (
  written AS (UPDATE %[2]s e SET %[3]s FROM held w WHERE e.ctid = w.at AND e.id = w.id RETURNING e.id),
  noted AS (INSERT INTO t_outbox_projection (id, status, attempts, next_at, cause, noted_at)
   SELECT w.id, w.kind, w.attempts, w.next_at, w.cause, %[4]s FROM want w WHERE NOT EXISTS (SELECT 1 FROM written h WHERE h.id = w.id)
-  ON CONFLICT (id) DO UPDATE SET status = excluded.status, attempts = excluded.attempts, next_at = excluded.next_at, cause = excluded.cause, noted_at = excluded.noted_at)%[5]s
+  ON CONFLICT (id) DO UPDATE SET status = excluded.status, attempts = excluded.attempts, next_at = excluded.next_at, cause = excluded.cause, noted_at = excluded.noted_at)
 DELETE FROM t_outbox_projection p USING written h WHERE p.id = h.id`
+
+	// Nearly every row is written so, and nearly always all of them are: what is
+	// for the others is looked for only if there are any.
+	projectSent = `WITH held AS MATERIALIZED (SELECT e.id, e.status, e.ctid AS at FROM %[1]s e WHERE e.id = ANY ($1::bigint[]) ORDER BY e.id FOR NO KEY UPDATE OF e SKIP LOCKED),
+ written AS (UPDATE %[1]s e SET %[2]s FROM held w WHERE e.ctid = w.at AND e.id = w.id RETURNING e.id),
+ noted AS (INSERT INTO t_outbox_projection (id, status, attempts, next_at, cause, noted_at)
+  SELECT w.id, '` + projectedSent + `', 0, NULL, '', $2 FROM unnest($1::bigint[]) AS w(id)
+  WHERE (SELECT count(*) FROM written) < cardinality($1) AND NOT EXISTS (SELECT 1 FROM written h WHERE h.id = w.id)
+  ON CONFLICT (id) DO UPDATE SET status = excluded.status, attempts = excluded.attempts, next_at = excluded.next_at, cause = excluded.cause, noted_at = excluded.noted_at)%[3]s
+DELETE FROM t_outbox_projection p USING written h WHERE EXISTS (SELECT 1 FROM t_outbox_projection) AND p.id = h.id`
 
 	// What our log had to send, and has sent, another relay has sent or taken too.
 	alsoTaken = `,
  taken AS (UPDATE settle_adoption a SET foreign_id = greatest(a.foreign_id, f.last), foreign_rows = a.foreign_rows + f.rows, foreign_seen_at = $2
   FROM (SELECT count(*) AS rows, max(h.id) AS last FROM held h WHERE h.status IN (%s) AND h.id <> ALL ($3::bigint[])) f WHERE f.rows > 0)`
 
-	wantSent   = `SELECT id, 'SENT' AS kind, 0 AS attempts, NULL::timestamptz AS next_at, '' AS cause FROM unnest($1::bigint[]) id`
 	wantOthers = `SELECT id, kind, attempts, next_at, cause FROM unnest($1::bigint[], $2::text[], $3::integer[], $4::timestamptz[], $5::text[]) AS w(id, kind, attempts, next_at, cause)`
 
 	// Of a row that is gone nothing need be written.
@@ -72,9 +81,9 @@ func newProjection(a *adoption) projection {
 	}
 	sent := set(append([]string{"status = " + a.word(migrate.StatusSent)}, touched...)...)
 	return projection{
-		sent:   fmt.Sprintf(projectRows, wantSent, a.table(), sent, "$2::timestamptz", fmt.Sprintf(alsoTaken, a.words(migrate.StatusSent, migrate.StatusInFlight))),
-		others: fmt.Sprintf(projectRows, wantOthers, a.table(), set(all...), "$6::timestamptz", ""),
-		noted:  fmt.Sprintf(projectRows, wantNoted, a.table(), set(all...), "$2::timestamptz", ""),
+		sent:   fmt.Sprintf(projectSent, a.table(), sent, fmt.Sprintf(alsoTaken, a.words(migrate.StatusSent, migrate.StatusInFlight))),
+		others: fmt.Sprintf(projectRows, wantOthers, a.table(), set(all...), "$6::timestamptz"),
+		noted:  fmt.Sprintf(projectRows, wantNoted, a.table(), set(all...), "$2::timestamptz"),
 	}
 }
 
