@@ -16,6 +16,18 @@ type Message struct {
 	Epoch int64
 	// Source names the relay's outbox (service) and is sent as producer app.
 	Source string
+	// Lead says what the relay leads; it is not sent.
+	Lead Lead
+}
+
+// Lead is what a relay leads, for publishers that fence one which was replaced.
+type Lead struct {
+	// Outbox and Lane name it: at most one relay at a time holds its lease.
+	Outbox string
+	Lane   int
+	// Load counts how often the relay has loaded its state, each time with proof
+	// that the lease is still its own. What it publishes was decided by the last.
+	Load int64
 }
 
 // Validate reports why m can't be encoded for the wire, as a permanent
@@ -85,6 +97,11 @@ type Publisher interface {
 	// acknowledged: it is either not sent or reported failed too. An error is a
 	// *PublishError; a message whose outcome is not known is ScopeBroker and
 	// will be published again with the same ID.
+	//
+	// ErrFenced means that another process publishes for what the messages' Lead
+	// names, or that this one has only just begun to: nothing of the batch is
+	// visible. The relay loads its state anew, by which it learns whether it
+	// still leads, and publishes with a higher Load.
 	//
 	// Publish may be called from several goroutines, but the caller has at most
 	// one call in flight per key. It never panics on bad input: an event that

@@ -301,7 +301,11 @@ func (s *session) report(in Input) {
 		s.log.Info("leading the outbox", "checkpoint", in.State.Checkpoint.Number, "parked_keys", len(in.State.Parked))
 	case Published:
 		for _, r := range in.Receipts {
-			if r.Err != nil {
+			switch {
+			case errors.Is(r.Err, settle.ErrFenced):
+				s.log.Info("broker asks for proof that this relay leads; its state is loaded anew", "why", r.Err)
+				return
+			case r.Err != nil:
 				s.log.Warn("broker did not take a message", "error", r.Err)
 				return
 			}

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"time"
 
@@ -103,9 +104,10 @@ func (m *Machine) record(d *destination, it *item) {
 func (m *Machine) send(d *destination, items []item, trial bool) {
 	m.batches++
 	batch := make([]settle.Message, len(items))
+	lead := settle.Lead{Outbox: m.cfg.Name, Lane: m.cfg.Lane, Load: m.life}
 	for i := range items {
 		it := &items[i]
-		batch[i] = settle.Message{ID: it.row.MessageID, Event: it.row.Event, Epoch: m.lease.Epoch, Source: cmp.Or(it.row.Source, m.cfg.Name)}
+		batch[i] = settle.Message{ID: it.row.MessageID, Event: it.row.Event, Epoch: m.lease.Epoch, Source: cmp.Or(it.row.Source, m.cfg.Name), Lead: lead}
 		if batch[i].ID == "" {
 			batch[i].ID = it.row.Event.ID
 		}
@@ -135,6 +137,10 @@ func (m *Machine) published(in Published) {
 	if f.trial {
 		m.survived(d, f.items, in.Receipts)
 	}
+	if fenced(in.Receipts) {
+		m.forget(loading) // the store says whether we still lead
+		return
+	}
 	m.flush.Sent = slices.Grow(m.flush.Sent, len(f.items))
 	failed := 0
 	for i := range f.items {
@@ -149,6 +155,10 @@ func (m *Machine) published(in Published) {
 		return
 	}
 	m.settleFailures(d, f.items, in.Receipts, failed)
+}
+
+func fenced(receipts []settle.Receipt) bool {
+	return slices.ContainsFunc(receipts, func(r settle.Receipt) bool { return errors.Is(r.Err, settle.ErrFenced) })
 }
 
 func receiptError(r []settle.Receipt, i int) error {
