@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/settlemq/settle/store/adopt"
 	"github.com/settlemq/settle/store/migrate"
 )
 
@@ -34,15 +34,6 @@ const (
 	putSharedLog = `INSERT INTO settle_shared_log (one, decided) VALUES (true, $1::json) ON CONFLICT (one) DO UPDATE SET decided = excluded.decided`
 )
 
-// usualConsumeWords are words that consume logs have for each kind of status.
-func usualConsumeWords() map[string][]string {
-	return map[string][]string{
-		migrate.ConsumeSuccess:    {"SUCCESS", "CONSUMED", "DONE", "COMPLETED", "PROCESSED"},
-		migrate.ConsumeProcessing: {"PROCESSING", "CONSUMING", "IN_PROGRESS"},
-		migrate.ConsumeFailed:     {"FAILED", "FAIL", "ERROR"},
-	}
-}
-
 // consumeLog looks for a consume log that foreign consumers write to. One that
 // nobody has named and that can't be shared is a note.
 func (a *Adopt) consumeLog(ctx context.Context, l *adoptLook) error {
@@ -56,8 +47,7 @@ func (a *Adopt) consumeLog(ctx context.Context, l *adoptLook) error {
 	}
 	named := name != ""
 	name = cmp.Or(name, classicLog)
-	d := &sharedLog{Columns: map[string]string{}, Limits: map[string]int{}}
-	var reasons []string
+	d := &sharedLog{adopt.ConsumeLog{Columns: map[string]string{}, Limits: map[string]int{}}}
 	found, err := d.find(ctx, l.conn, name)
 	switch {
 	case err != nil:
@@ -68,20 +58,11 @@ func (a *Adopt) consumeLog(ctx context.Context, l *adoptLook) error {
 		l.Refuse("there is no consume log %s; name it with its schema: --consume-log sales.t_message_consume_log", name)
 		return nil
 	}
-	if reasons, err = a.shape(ctx, l, d, before); err != nil {
+	reasons, err := a.shape(ctx, l, d, before)
+	if err != nil || !l.Share(&d.ConsumeLog, d.plainName(), named, reasons) {
 		return err
 	}
-	switch {
-	case !d.classic() && !named:
-		return nil
-	case len(reasons) > 0 && named:
-		l.Plan.Refusals = append(l.Plan.Refusals, reasons...)
-		return nil
-	case len(reasons) > 0:
-		l.Note("the consume log %s is not shared, so consumers of Settle must not run in groups that others consume in: %s", d.plainName(), strings.Join(reasons, "; "))
-		return nil
-	}
-	l.shared, l.Plan.ConsumeLog = d, d.plainName()
+	l.shared = d
 	return a.outboxBeside(ctx, l)
 }
 
@@ -109,15 +90,6 @@ func (l *sharedLog) find(ctx context.Context, conn *pgx.Conn, name string) (bool
 	return err == nil, err
 }
 
-func sharedEssentials() []string {
-	return []string{"consumer_group", "message_id", "status", "consumed_at"}
-}
-
-// classic reports whether the table has the columns of a consume log.
-func (l *sharedLog) classic() bool {
-	return !slices.ContainsFunc(sharedEssentials(), func(c string) bool { return l.Columns[c] == "" })
-}
-
 // shape reads what the table is like, and returns what is in the way.
 func (a *Adopt) shape(ctx context.Context, l *adoptLook, d *sharedLog, before *sharedLog) (reasons []string, err error) {
 	rows, err := l.conn.Query(ctx, sharedColumns, d.table())
@@ -128,15 +100,13 @@ func (a *Adopt) shape(ctx context.Context, l *adoptLook, d *sharedLog, before *s
 	var limit int
 	var needed bool
 	_, err = pgx.ForEachRow(rows, []any{&name, &typed, &limit, &needed}, func() error {
-		if slices.Contains(sharedEssentials(), name) || name == "biz_key" {
-			d.Columns[name], d.Limits[name] = typed, limit
-		} else if needed {
-			reasons = append(reasons, fmt.Sprintf("column %s of %s must have a value, and Settle has none for it", name, d.plainName()))
+		if reason := d.Column(name, typed, limit, needed, d.plainName()); reason != "" {
+			reasons = append(reasons, reason)
 		}
 		return nil
 	})
-	if err != nil || !d.classic() {
-		return append(reasons, fmt.Sprintf("%s is no classic consume log: it needs the columns %s", d.plainName(), strings.Join(sharedEssentials(), ", "))), err
+	if err != nil || !d.Classic() {
+		return append(reasons, fmt.Sprintf("%s is no classic consume log: it needs the columns %s", d.plainName(), strings.Join(adopt.ConsumeEssentials(), ", "))), err
 	}
 	if !strings.HasPrefix(d.Columns["consumed_at"], "timestamp") {
 		reasons = append(reasons, fmt.Sprintf("column consumed_at of %s is %s, not a timestamp", d.plainName(), d.Columns["consumed_at"]))
@@ -207,14 +177,6 @@ func (a *Adopt) sharedStatuses(ctx context.Context, l *adoptLook, d, before *sha
 	if given == nil && before != nil {
 		given = before.Status
 	}
-	d.Status = usualConsumeWords()
-	for kind, words := range given {
-		// What a word is said to mean it does not mean otherwise.
-		for other := range d.Status {
-			d.Status[other] = slices.DeleteFunc(d.Status[other], func(w string) bool { return slices.Contains(words, w) })
-		}
-		d.Status[kind] = append(slices.Clone(words), d.Status[kind]...)
-	}
 	var numbers bool
 	if err := l.conn.QueryRow(ctx, hasColumnID, d.table()).Scan(&numbers); err != nil {
 		return nil, err
@@ -227,44 +189,16 @@ func (a *Adopt) sharedStatuses(ctx context.Context, l *adoptLook, d, before *sha
 	if err != nil {
 		return nil, err
 	}
-	s := migrate.AdoptStatus{}
-	var found []migrate.AdoptStatus
-	_, err = pgx.ForEachRow(rows, []any{&s.Word, &s.Rows}, func() error {
-		if s.Kind = d.kindOf(s.Word); s.Kind == "" {
-			reasons = append(reasons, fmt.Sprintf("%s has rows with status %s; say what it means, for instance --consume-status success=%[2]s", d.plainName(), s.Word))
-		}
-		found = append(found, s)
-		return nil
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s migrate.AdoptStatus, err error) {
+		err = row.Scan(&s.Word, &s.Rows)
+		return s, err
 	})
-	// Of the words in use the one that foreign consumers know is written.
-	for kind := range d.Status {
-		if len(given[kind]) == 0 {
-			slices.SortStableFunc(d.Status[kind], func(x, y string) int { return rowsOf(found, y) - rowsOf(found, x) })
-		}
-		if len(d.Status[kind]) == 0 {
-			reasons = append(reasons, "no word is left that means "+kind+": --consume-status "+kind+"=…")
-		}
+	if err != nil {
+		return nil, err
 	}
+	reasons = d.Words(given, found, d.plainName())
 	l.Plan.ConsumeStatuses = found
-	return reasons, err
-}
-
-func rowsOf(found []migrate.AdoptStatus, word string) int {
-	for _, s := range found {
-		if s.Word == word {
-			return 1
-		}
-	}
-	return 0
-}
-
-func (l *sharedLog) kindOf(word string) string {
-	for _, kind := range []string{migrate.ConsumeSuccess, migrate.ConsumeProcessing, migrate.ConsumeFailed} {
-		if l.is(kind, word) {
-			return kind
-		}
-	}
-	return ""
+	return reasons, nil
 }
 
 // putShared writes what was decided of the log. Processes that start from now

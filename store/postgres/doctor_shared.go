@@ -120,7 +120,7 @@ func (x *examination) sharedWords(ctx context.Context, p *problems) error {
 		return err
 	}
 	return x.each(ctx, []any{&word, &rows}, func() {
-		if x.shared.kindOf(word) == "" {
+		if x.shared.KindOf(word) == "" {
 			p.add(fmt.Sprintf("status %q of %d rows has no meaning that was decided: they are never taken over", word, rows),
 				"settle migrate --adopt --yes --consume-log "+x.shared.plainName()+" --consume-status KIND="+word+" says which; consumers go by it when they start anew")
 		}
@@ -132,7 +132,7 @@ func (x *examination) sharedWords(ctx context.Context, p *problems) error {
 // has been said.
 func (x *examination) newestShared(ctx context.Context, newest, some string) (string, error) {
 	var readable bool
-	if err := x.conn.QueryRow(ctx, sharedReadable, x.shared.table(), sharedEssentials()).Scan(&readable); err != nil || !readable {
+	if err := x.conn.QueryRow(ctx, sharedReadable, x.shared.table(), adopt.ConsumeEssentials()).Scan(&readable); err != nil || !readable {
 		return "", err
 	}
 	var numbers bool

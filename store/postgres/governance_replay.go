@@ -229,7 +229,7 @@ func (g *Governance) Discard(ctx context.Context, a govern.Act, ids ...int64) ([
 			return "", err
 		}
 		if h := g.s.shared; h != nil && !l.relay {
-			if _, err := d.tx.Exec(ctx, h.end, d.now, l.group, l.eventID, h.word(migrate.ConsumeSuccess)); err != nil {
+			if _, err := d.tx.Exec(ctx, h.end, d.now, l.group, l.eventID, h.Word(migrate.ConsumeSuccess)); err != nil {
 				return "", err
 			}
 		}

@@ -49,7 +49,7 @@ func (a *apply) load(db context.Context) (consumelog.Facts, error) {
 		return consumelog.Facts{}, err
 	}
 	f := consumelog.NewFacts(a.now)
-	f.AllFresh, a.own = rec.all() && (a.shared == nil || a.shared.fresh(a)), rec.inserted
+	f.AllFresh, a.own = rec.all() && (a.shared == nil || a.shared.AllClaimed(a.items)), rec.inserted
 	if floor.Valid {
 		f.Floor = instant(floor)
 	}
@@ -102,7 +102,7 @@ func (a *apply) loadMore(db context.Context, f *consumelog.Facts, waiting bool) 
 		return err
 	}
 	if a.shared != nil {
-		a.shared.merge(a, f)
+		a.shared.Merge(a.items, a.own, f)
 	}
 	return a.loadPassed(db, f)
 }

@@ -1,69 +1,34 @@
 package postgres
 
 import (
-	"time"
-
 	"github.com/jackc/pgx/v5"
 
-	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/store/consumelog"
-	"github.com/settlemq/settle/store/migrate"
 )
 
-// shared is what a transaction knows of, and has done to, a consume log that
-// foreign consumers of its group write to as well. What it inserts there for an
-// event that is then kept waiting says that the event is in somebody's hands:
-// a foreign consumer that gets it leaves it alone.
+// shared is what a transaction knows of, and has done to, the consume log that
+// foreign consumers of its group write to as well.
 type shared struct {
 	*sharing
-	// claimed are the events whose row this transaction has inserted, with the
-	// word that it has; seen are rows that were there before.
-	claimed map[string]string
-	seen    map[string]sharedRow
-	// told are the events of which an item has settled what the row says.
-	told map[string]bool
-}
-
-type sharedRow struct {
-	word string
-	// at is consumed_at as the server prints it, to be compared.
-	at   string
-	time time.Time
-	// final: our own log says that it is done with, whatever the row says.
-	final bool
+	*consumelog.Foreign
 }
 
 // share returns nil where nobody shares the log.
-func (in *Inbox) share() *shared {
+func (in *Inbox) share(group string) *shared {
 	if in.s.shared == nil {
 		return nil
 	}
-	return &shared{sharing: in.s.shared, claimed: map[string]string{}, seen: map[string]sharedRow{}, told: map[string]bool{}}
+	return &shared{in.s.shared, consumelog.NewForeign(&in.s.shared.ConsumeLog, group)}
 }
 
-// covers reports whether foreign consumers may have a row of the item.
-func (h *shared) covers(group string, it *consumelog.Item) bool {
-	return it.Record.Event != nil && h.holds("consumer_group", group) && h.holds("message_id", it.EventID)
-}
-
-// queueClaims inserts the rows of new events as if each would end the way its
-// intent says. It waits for a foreign consumer that has one in its transaction.
+// queueClaims inserts the rows of new events. It waits for a foreign consumer
+// that has one in its transaction.
 func (h *shared) queueClaims(b *pgx.Batch, a *apply) {
 	var ids, keys, words []string
 	word := map[string]string{}
-	for i := range a.items {
-		it := &a.items[i]
-		if !recordable(it) || !h.covers(a.w.Group, it) {
-			continue
-		}
-		kind := migrate.ConsumeProcessing
-		if it.Intent == settle.IntentHandle {
-			kind = migrate.ConsumeSuccess
-		}
-		if _, before := word[it.EventID]; !before {
-			word[it.EventID] = h.word(kind)
-			ids, keys, words = append(ids, it.EventID), append(keys, h.cut("biz_key", bizKey(it))), append(words, h.word(kind))
-		}
+	for _, c := range h.Claims(a.items, bizKey) {
+		word[c.EventID] = c.Word
+		ids, keys, words = append(ids, c.EventID), append(keys, c.BizKey), append(words, c.Word)
 	}
 	if len(ids) == 0 {
 		return
@@ -71,7 +36,7 @@ func (h *shared) queueClaims(b *pgx.Batch, a *apply) {
 	b.Queue(h.claim, a.in.s.clock(), a.w.Group, ids, keys, words).Query(func(rows pgx.Rows) error {
 		var id string
 		_, err := pgx.ForEachRow(rows, []any{&id}, func() error {
-			h.claimed[id] = word[id]
+			h.Claimed[id] = word[id]
 			return nil
 		})
 		return err
@@ -86,118 +51,46 @@ func bizKey(it *consumelog.Item) string {
 	return it.Key
 }
 
-// fresh reports whether every new event got its row.
-func (h *shared) fresh(a *apply) bool {
-	for i := range a.items {
-		it := &a.items[i]
-		if _, claimed := h.claimed[it.EventID]; !claimed && h.covers(a.w.Group, it) {
-			return false
-		}
-	}
-	return true
-}
-
 // queueRead reads the rows that were there before.
 func (h *shared) queueRead(b *pgx.Batch, a *apply, f *consumelog.Facts) {
 	var ids []string
 	for _, id := range a.related(f) {
-		if _, claimed := h.claimed[id]; !claimed {
+		if _, claimed := h.Claimed[id]; !claimed {
 			ids = append(ids, id)
 		}
 	}
 	b.Queue(h.lock, a.w.Group, ids)
 	b.Queue(h.read, a.w.Group, ids).Query(func(rows pgx.Rows) error {
 		var id string
-		var r sharedRow
-		_, err := pgx.ForEachRow(rows, []any{&id, &r.word, &r.at, &r.time}, func() error {
-			h.seen[id] = r
+		var r consumelog.ForeignRow
+		_, err := pgx.ForEachRow(rows, []any{&id, &r.Word, &r.At, &r.Time}, func() error {
+			h.Seen[id] = r
 			return nil
 		})
 		return err
 	})
 }
 
-// merge makes facts of what foreign consumers have written.
-func (h *shared) merge(a *apply, f *consumelog.Facts) {
-	retried := map[string]bool{}
-	for i := range a.items {
-		if a.items[i].RetryID != 0 {
-			retried[a.items[i].EventID] = true
-		}
-	}
-	for id, row := range h.seen {
-		own, known := f.Logged[id]
-		before := known && !a.own[id]
-		if !before {
-			own.No = 0
-		}
-		switch {
-		case before && consumelog.Final(own.Status):
-			row.final = true
-			h.seen[id] = row
-		case h.is(migrate.ConsumeSuccess, row.word):
-			f.Logged[id] = consumelog.LogRow{No: own.No, Status: consumelog.StatusSuccess, Processed: row.time}
-		case before && kept(own.Status) && !(retried[id] && row.time.After(own.Processed.Add(time.Second))):
-			// We hold it, and the row says so. One that is younger was taken over.
-		case h.is(migrate.ConsumeProcessing, row.word) || h.is(migrate.ConsumeFailed, row.word):
-			f.Logged[id] = consumelog.LogRow{No: own.No, Status: row.word, Processed: row.time}
-		default:
-			// Nobody has said what the word means, so it is never taken over.
-			f.Logged[id] = consumelog.LogRow{No: own.No, Status: row.word, Processed: a.now}
-		}
-	}
-}
-
-func kept(status string) bool {
-	return status == consumelog.StatusParked || status == consumelog.StatusDead
-}
-
 // tell writes what a step says into the shared log.
 func (h *shared) tell(b *pgx.Batch, a *apply, it *consumelog.Item, s *consumelog.Step) {
-	for _, id := range s.Supersede {
-		if h.holds("message_id", id) {
-			b.Queue(h.finish, a.in.s.clock(), a.w.Group, id, h.word(migrate.ConsumeSuccess))
-		}
-	}
-	if !h.covers(a.w.Group, it) || h.told[it.EventID] {
-		return
-	}
-	row, seen := h.seen[it.EventID]
-	_, claimed := h.claimed[it.EventID]
-	switch {
-	case s.Verdict == settle.VerdictLeftOver && s.Status == "":
-		// The row is the foreign consumer's, and our own log says nothing yet.
-		if a.own[it.EventID] {
-			b.Queue(deleteLog, a.w.Group, it.EventID)
-		}
-	case s.Forget, s.Verdict == settle.VerdictStored && claimed:
-		b.Queue(h.drop, a.w.Group, it.EventID)
-	case s.Verdict == settle.VerdictIgnored, s.Verdict == settle.VerdictStored, row.final:
-		return
-	case seen && h.is(migrate.ConsumeSuccess, row.word):
-		if a.own[it.EventID] || it.RetryID != 0 {
+	now, group := a.in.s.clock(), a.w.Group
+	for _, w := range h.Tell(it, s, a.own[it.EventID], bizKey) {
+		switch w.Act {
+		case consumelog.ForeignFinish:
+			b.Queue(h.finish, now, group, w.EventID, w.Word)
+		case consumelog.ForeignDrop:
+			b.Queue(h.drop, group, w.EventID)
+		case consumelog.ForeignClaim:
+			b.Queue(h.claim, now, group, []string{w.EventID}, []string{w.BizKey}, []string{w.Word}).Exec(mustChange)
+		case consumelog.ForeignChange:
+			b.Queue(h.change, group, w.EventID, w.Word)
+		case consumelog.ForeignTake:
+			b.Queue(h.take, now, group, w.EventID, w.Word, w.Was.Word, w.Was.At).Exec(mustChange)
+		case consumelog.OwnForget:
+			b.Queue(deleteLog, group, w.EventID)
+		case consumelog.OwnRecord:
 			a.foreign(b, it)
 		}
-	case s.Run || s.Verdict == settle.VerdictDuplicate:
-		h.put(b, a, it, h.word(migrate.ConsumeSuccess))
-	case s.Status != "":
-		h.put(b, a, it, h.word(migrate.ConsumeProcessing))
-	}
-	h.told[it.EventID] = true
-}
-
-// put makes the row of an event say word. What was seen must still be so.
-func (h *shared) put(b *pgx.Batch, a *apply, it *consumelog.Item, word string) {
-	row, seen := h.seen[it.EventID]
-	has, claimed := h.claimed[it.EventID]
-	switch {
-	case claimed && has == word:
-	case claimed:
-		b.Queue(h.change, a.w.Group, it.EventID, word)
-	case seen:
-		b.Queue(h.take, a.in.s.clock(), a.w.Group, it.EventID, word, row.word, row.at).Exec(mustChange)
-	default:
-		b.Queue(h.claim, a.in.s.clock(), a.w.Group, []string{it.EventID}, []string{h.cut("biz_key", bizKey(it))}, []string{word}).Exec(mustChange)
 	}
 }
 

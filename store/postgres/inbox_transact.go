@@ -83,7 +83,7 @@ func (in *Inbox) transact(ctx context.Context, w *settle.Work, how manner, handl
 		return o
 	}
 	defer func() { _ = tx.Rollback() }()
-	a := &apply{in: in, tx: tx, w: w, how: how, shared: in.share(), known: map[string]bool{}, busy: map[string]bool{}}
+	a := &apply{in: in, tx: tx, w: w, how: how, shared: in.share(w.Group), known: map[string]bool{}, busy: map[string]bool{}}
 	err = conn.Raw(func(dc any) error {
 		a.conn = dc.(*stdlib.Conn).Conn()
 		return nil

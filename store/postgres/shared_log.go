@@ -5,28 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/settlemq/settle/store/adopt"
 	"github.com/settlemq/settle/store/migrate"
 )
 
-// sharedLog is a consume log of another owner, to which foreign consumers of
-// our groups write, as settle_shared_log keeps it.
-type sharedLog struct {
-	Schema string `json:"schema"`
-	Name   string `json:"name"`
-	// Columns are the types of those that are read or written, as they were.
-	Columns map[string]string `json:"columns"`
-	// Limits are how many characters the columns of text take; 0: any number.
-	Limits map[string]int `json:"limits"`
-	Zone   string         `json:"zone"`
-	// Status gives the words of each kind; the first is the one written.
-	Status map[string][]string `json:"status"`
-}
+// sharedLog is what was decided about a consume log of another owner, in the SQL
+// of this database.
+type sharedLog struct{ adopt.ConsumeLog }
 
 const (
 	hasSharedLog  = `SELECT to_regclass(format('%I.settle_shared_log', coalesce(current_schema(), ''))) IS NOT NULL`
@@ -54,26 +43,6 @@ func loadSharedLog(ctx context.Context, conn *pgx.Conn) (*sharedLog, error) {
 func (l *sharedLog) table() string { return pgx.Identifier{l.Schema, l.Name}.Sanitize() }
 
 func (l *sharedLog) plainName() string { return l.Schema + "." + l.Name }
-
-// word is what is written for a kind of status.
-func (l *sharedLog) word(kind string) string { return l.Status[kind][0] }
-
-// is reports whether a word means a kind of status.
-func (l *sharedLog) is(kind, word string) bool { return slices.Contains(l.Status[kind], word) }
-
-// holds reports whether a text fits into a column. What does not is in no row
-// that a foreign consumer has written.
-func (l *sharedLog) holds(column, text string) bool {
-	return l.Limits[column] == 0 || utf8.RuneCountInString(text) <= l.Limits[column]
-}
-
-// cut shortens a text to what a column takes.
-func (l *sharedLog) cut(column, text string) string {
-	if l.holds(column, text) {
-		return text
-	}
-	return string([]rune(text)[:l.Limits[column]])
-}
 
 // done are the words that say that the business has answered, as a list for IN.
 func (l *sharedLog) done() string {
