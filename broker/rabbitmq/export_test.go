@@ -11,3 +11,12 @@ func QueuesForTest(topic string, groups []string, partitions int) []string {
 	}
 	return names
 }
+
+// LadderForTest names the queues and exchanges of a ladder.
+func LadderForTest(queue string, steps int) (queues, exchanges []string) {
+	l := ladder{queue: queue}
+	for n := range steps {
+		queues = append(queues, l.step(n+1))
+	}
+	return append(queues, l.queue, l.dead()), []string{l.rejected(), l.choice(), l.first(), l.back()}
+}
