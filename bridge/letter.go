@@ -75,22 +75,3 @@ const (
 	// ClassOverflow: its queue was full.
 	ClassOverflow settle.Class = "queue_overflow"
 )
-
-// Place is where a message lies, or lay: topic, partition and offset of Kafka;
-// exchange, routing key and queue of RabbitMQ.
-type Place struct {
-	Topic      string `json:"topic,omitempty"`
-	Partition  int    `json:"partition,omitempty"`
-	Offset     int64  `json:"offset,omitempty"`
-	Exchange   string `json:"exchange,omitempty"`
-	RoutingKey string `json:"routing_key,omitempty"`
-	Queue      string `json:"queue,omitempty"`
-}
-
-// Death is one entry of a letter's history.
-type Death struct {
-	Place  Place     `json:"place"`
-	Reason string    `json:"reason"`
-	Count  int       `json:"count"`
-	At     time.Time `json:"at"`
-}

@@ -1,6 +1,10 @@
 package bridge
 
-import "context"
+import (
+	"context"
+
+	"github.com/settlemq/settle/govern"
+)
 
 // MaxLetters and MaxBytes bound one call of a Sink: so many letters, and so
 // many bytes of Raw unless a single letter is larger.
@@ -58,14 +62,18 @@ type Return struct {
 	Letter Letter
 }
 
-// Target says how far a letter goes back.
-type Target string
+// The words in which governance keeps what a letter tells.
+type (
+	// Place is where a message lies, or lay.
+	Place = govern.Place
+	// Death is one entry of a letter's history.
+	Death = govern.Death
+	// Target says how far a letter goes back.
+	Target = govern.Target
+)
 
+// The targets.
 const (
-	// ToGroup: only its group receives it: by the group's own queue, or by a
-	// retry topic that no other group reads.
-	ToGroup Target = "group"
-	// ToOrigin: it is published again where it came from, and every group that
-	// reads there receives it again.
-	ToOrigin Target = "origin"
+	ToGroup  = govern.ToGroup
+	ToOrigin = govern.ToOrigin
 )

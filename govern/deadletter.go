@@ -42,6 +42,13 @@ type DeadLetter struct {
 	Offset    int64        `json:"offset"`
 	// Behind counts events of the same key that wait for this one.
 	Behind int `json:"behind"`
+	// Foreign is true for one of a consumer that is not ours, which a bridge has
+	// brought in: nothing waits for it. REPLAYED says of it that the broker has
+	// it again; what its consumer does then is not known here. One that dies
+	// again is another dead letter. Bridged says more; Show returns it, List does
+	// not.
+	Foreign bool     `json:"foreign,omitempty"`
+	Bridged *Bridged `json:"bridged,omitempty"`
 	// Raw is the record's value as found; Payload the event's payload. Show
 	// returns them, List does not.
 	Raw     []byte            `json:"raw,omitempty"`
@@ -84,6 +91,9 @@ type ReplayOptions struct {
 	// one whose compensation was tried and failed: an outside system that has
 	// only not answered may carry it out yet. Without it they are refused.
 	AcceptPossibleDuplicate bool
+	// To is how far a dead letter of a consumer that is not ours goes back.
+	// Defaults to its group alone; for any other dead letter it must be empty.
+	To Target
 }
 
 // DeadLetters is what one service's database keeps of them.
@@ -94,13 +104,15 @@ type DeadLetters interface {
 	DeadLetter(ctx context.Context, id int64) (DeadLetter, error)
 	// Replay makes dead letters due again, from their first attempt, and
 	// audits it in the same transaction. One outcome per id: an id that is not
-	// OPEN is refused. The state becomes REPLAYED by whoever applies it.
+	// OPEN is refused. The state becomes REPLAYED by whoever applies it, or, for
+	// one of a consumer that is not ours, by the bridge that sends it back.
 	Replay(ctx context.Context, a Act, o ReplayOptions, ids ...int64) ([]Outcome, error)
 	// Compensate gives up on dead letters of consumer groups: the compensation
 	// of their event type runs in place of the handler, as a replay would run
 	// that, and what is behind goes on once it is done. It is audited in the
 	// same transaction; a.Reason is required. One outcome per id: an id that is
-	// not OPEN, or whose record can't be understood, is refused. A group that
+	// not OPEN, whose record can't be understood, or whose consumer is not ours,
+	// is refused. A group that
 	// has no compensation for the event type opens the dead letter again.
 	Compensate(ctx context.Context, a Act, ids ...int64) ([]Outcome, error)
 	// Discard closes dead letters for good, lets those behind them go on, and

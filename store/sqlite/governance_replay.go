@@ -10,6 +10,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/govern"
+	"github.com/settlemq/settle/store/bridgelog"
 	"github.com/settlemq/settle/store/consumelog"
 )
 
@@ -21,6 +22,7 @@ const maxActs = 500
 type deadLetter struct {
 	id          int64
 	relay       bool
+	foreign     bool // of a consumer that is not ours
 	group       string
 	eventID     string
 	destination string
@@ -37,10 +39,13 @@ func (d *deadLetter) target() string {
 	if d.relay {
 		return "relay:" + d.eventID
 	}
+	if d.foreign { // an event may die there more than once
+		return fmt.Sprintf("%s:%s#%d", d.group, d.eventID, d.id)
+	}
 	return d.group + ":" + d.eventID
 }
 
-const readLetter = `SELECT d.service_side = 'relay', d.consumer_group, d.event_id, d.destination, d.outbox_id, d.aggregate_type, d.aggregate_id, d.aggregate_seq,
+const readLetter = `SELECT d.service_side = 'relay', d.service_side = 'bridge', d.consumer_group, d.event_id, d.destination, d.outbox_id, d.aggregate_type, d.aggregate_id, d.aggregate_seq,
 d.class, d.state, coalesce(length(d.raw), 0) > 0, coalesce(l.status, '')
 FROM t_dead_letter d LEFT JOIN t_message_consume_log l ON l.consumer_group = d.consumer_group AND l.event_id = d.event_id WHERE d.id = ?`
 
@@ -77,7 +82,7 @@ func (g *Governance) acts(ctx context.Context, a govern.Act, action string, ids 
 func (g *Governance) change(ctx context.Context, tx *sql.Tx, now time.Time, a govern.Act, action string, id int64, f change) (govern.Outcome, error) {
 	o := govern.Outcome{ID: id, Result: "refused"}
 	d := deadLetter{id: id}
-	err := tx.QueryRowContext(ctx, readLetter, id).Scan(&d.relay, &d.group, &d.eventID, &d.destination, &d.outboxID,
+	err := tx.QueryRowContext(ctx, readLetter, id).Scan(&d.relay, &d.foreign, &d.group, &d.eventID, &d.destination, &d.outboxID,
 		&d.aggregate.AggregateType, &d.aggregate.AggregateID, &d.seq, &d.class, &d.state, &d.kept, &d.status)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -99,7 +104,12 @@ func (g *Governance) change(ctx context.Context, tx *sql.Tx, now time.Time, a go
 // Replay implements govern.DeadLetters.
 func (g *Governance) Replay(ctx context.Context, a govern.Act, o govern.ReplayOptions, ids ...int64) ([]govern.Outcome, error) {
 	return g.acts(ctx, a, "dlq.replay", ids, func(tx *sql.Tx, now time.Time, d *deadLetter) (string, error) {
-		if d.relay {
+		switch {
+		case d.foreign:
+			return replayForeign(ctx, tx, now, a, o, d)
+		case o.To != "":
+			return bridgelog.NotForeign, nil
+		case d.relay:
 			return g.replayPublish(ctx, tx, now, a, d)
 		}
 		return replayConsume(ctx, tx, now, a, o, d)
@@ -147,6 +157,9 @@ func (g *Governance) Compensate(ctx context.Context, a govern.Act, ids ...int64)
 		return nil, errors.New("compensate dead letters: a reason is required")
 	}
 	return g.acts(ctx, a, "dlq.compensate", ids, func(tx *sql.Tx, now time.Time, d *deadLetter) (string, error) {
+		if d.foreign {
+			return bridgelog.NoCompensation, nil
+		}
 		if d.relay {
 			return "it was never published, so no group has anything of it to undo; replay it, or discard it", nil
 		}
@@ -198,14 +211,18 @@ func (g *Governance) Discard(ctx context.Context, a govern.Act, ids ...int64) ([
 		return nil, errors.New("discard dead letters: a reason is required")
 	}
 	return g.acts(ctx, a, "dlq.discard", ids, func(tx *sql.Tx, now time.Time, d *deadLetter) (string, error) {
-		if d.relay {
-			if err := g.discardPublish(ctx, tx, d); err != nil {
-				return "", err
-			}
-		} else if err := discardConsume(ctx, tx, now, a, d); err != nil {
+		var err error
+		switch {
+		case d.foreign: // nothing of ours waits for it
+		case d.relay:
+			err = g.discardPublish(ctx, tx, d)
+		default:
+			err = discardConsume(ctx, tx, now, a, d)
+		}
+		if err != nil {
 			return "", err
 		}
-		_, err := tx.ExecContext(ctx, endDiscarded, now.UnixMicro(), a.By, d.id)
+		_, err = tx.ExecContext(ctx, endDiscarded, now.UnixMicro(), a.By, d.id)
 		return "", err
 	})
 }

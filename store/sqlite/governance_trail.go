@@ -10,6 +10,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/govern"
+	"github.com/settlemq/settle/store/bridgelog"
 	"github.com/settlemq/settle/store/consumelog"
 )
 
@@ -210,17 +211,22 @@ func (t *trail) waiting(ctx context.Context) error {
 	}, trailRetry, t.events)
 }
 
-const trailLetters = `SELECT consumer_group, event_id, event_type, aggregate_id, trace_id, attempts, class, reason, opened_at, topic, partition, offset
-FROM t_dead_letter WHERE event_id IN (SELECT value FROM json_each(?)) ORDER BY id`
+const trailLetters = `SELECT d.consumer_group, d.event_id, d.event_type, d.aggregate_id, d.trace_id, d.attempts, d.class, d.reason, d.opened_at, d.topic, d.partition, d.offset,
+b.died_at, b.bridged_at, b.before_id FROM t_dead_letter d LEFT JOIN t_bridged_letter b ON b.letter_id = d.id
+WHERE d.event_id IN (SELECT value FROM json_each(?)) ORDER BY d.id`
 
 func (t *trail) letters(ctx context.Context) error {
 	return each(ctx, t.tx, func(rows *sql.Rows) error {
 		s := govern.Step{Stage: govern.StageDead}
 		var class, reason string
 		var at int64
+		var died, bridged, before sql.NullInt64
 		err := rows.Scan(&s.Group, &s.EventID, &s.EventType, &s.Key, &s.TraceID, &s.Attempts, &class, &reason, &at,
-			&s.Broker.Topic, &s.Broker.Partition, &s.Broker.Offset)
+			&s.Broker.Topic, &s.Broker.Partition, &s.Broker.Offset, &died, &bridged, &before)
 		s.At, s.Note = fromMicros(at), class+": "+reason
+		if bridged.Valid {
+			s.At, s.Note = bridgelog.Step(s.Group, s.Note, when(died), when(bridged), before.Int64)
+		}
 		t.steps = append(t.steps, s)
 		return err
 	}, trailLetters, t.events)
@@ -228,7 +234,7 @@ func (t *trail) letters(ctx context.Context) error {
 
 const trailActs = `SELECT e.value, d.consumer_group, d.event_type, d.aggregate_id, a.at, a.actor, a.action, a.reason
 FROM json_each(?1) e JOIN t_dead_letter d ON d.event_id = e.value
-JOIN t_audit a ON a.target = (CASE d.service_side WHEN 'relay' THEN 'relay' ELSE d.consumer_group END) || ':' || d.event_id
+JOIN t_audit a ON a.target = (CASE d.service_side WHEN 'relay' THEN 'relay' ELSE d.consumer_group END) || ':' || d.event_id || (CASE d.service_side WHEN 'bridge' THEN '#' || d.id ELSE '' END)
 UNION ALL SELECT e.value, '', '', '', a.at, a.actor, a.action, a.reason FROM json_each(?1) e JOIN t_audit a ON a.target = e.value`
 
 func (t *trail) acts(ctx context.Context) error {
