@@ -27,7 +27,7 @@ d.opened_at, d.due_at, d.closed_at, d.closed_by, d.topic, d.` + "`partition`, d.
 ELSE
  (SELECT count(*) FROM t_consume_retry r WHERE r.consumer_group = d.consumer_group AND r.aggregate_id = d.aggregate_id AND r.blocking
   AND r.id > (SELECT o.id FROM t_consume_retry o WHERE o.consumer_group = d.consumer_group AND o.event_id = d.event_id AND o.blocking))
-END`
+END, d.service_side = 'bridge'`
 
 const letterFilter = `(? = 'any' OR d.state = ?) AND d.id > ? AND (? = '' OR d.consumer_group = ?) AND (? = '' OR d.event_type = ?) AND (? = '' OR d.class = ?)
 ORDER BY d.id LIMIT ?`
@@ -96,7 +96,7 @@ type letterRow struct {
 func (r *letterRow) into() []any {
 	d := &r.d
 	return []any{&d.ID, &d.Group, &d.EventID, &d.EventType, &d.Key, &d.BizKey, &d.TraceID, &d.Class, &d.Reason, &d.Attempts, &d.State,
-		&r.opened, &r.due, &r.closed, &d.ClosedBy, &d.Topic, &d.Partition, &d.Offset, &d.Behind}
+		&r.opened, &r.due, &r.closed, &d.ClosedBy, &d.Topic, &d.Partition, &d.Offset, &d.Behind, &d.Foreign}
 }
 
 func (r *letterRow) letter(service string) govern.DeadLetter {
@@ -114,8 +114,13 @@ const showLetter = `SELECT ` + letterColumns + `, d.raw, d.payload, d.headers FR
 func (g *Governance) DeadLetter(ctx context.Context, id int64) (govern.DeadLetter, error) {
 	var r letterRow
 	var raw, payload, headers []byte
+	var foreign *govern.Bridged
 	err := snapshot(ctx, g.s.reader, func(tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx, showLetter, id).Scan(append(r.into(), &raw, &payload, &headers)...)
+		err := tx.QueryRowContext(ctx, showLetter, id).Scan(append(r.into(), &raw, &payload, &headers)...)
+		if err == nil && r.d.Foreign {
+			foreign, err = bridged(ctx, tx, id)
+		}
+		return err
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return govern.DeadLetter{}, fmt.Errorf("dead letter %d: %w", id, govern.ErrNotFound)
@@ -124,7 +129,7 @@ func (g *Governance) DeadLetter(ctx context.Context, id int64) (govern.DeadLette
 		return govern.DeadLetter{}, fmt.Errorf("read dead letter %d: %w", id, explain(err))
 	}
 	d := r.letter(g.s.service)
-	d.Raw, d.Payload = raw, payload
+	d.Raw, d.Payload, d.Bridged = raw, payload, foreign
 	// Headers that can't be read are shown as none: the raw record is there.
 	if json.Unmarshal(headers, &d.Headers) != nil {
 		d.Headers = nil

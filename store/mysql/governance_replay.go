@@ -9,6 +9,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/govern"
+	"github.com/settlemq/settle/store/bridgelog"
 	"github.com/settlemq/settle/store/consumelog"
 )
 
@@ -20,6 +21,7 @@ const maxActs = 500
 type deadLetter struct {
 	id          int64
 	relay       bool
+	foreign     bool // of a consumer that is not ours
 	group       string
 	eventID     string
 	destination string
@@ -36,12 +38,15 @@ func (d *deadLetter) target() string {
 	if d.relay {
 		return "relay:" + d.eventID
 	}
+	if d.foreign { // an event may die there more than once
+		return fmt.Sprintf("%s:%s#%d", d.group, d.eventID, d.id)
+	}
 	return d.group + ":" + d.eventID
 }
 
 const (
 	// Whose letter it is never changes.
-	findLetter = `SELECT service_side = 'relay', consumer_group, event_id, aggregate_id FROM t_dead_letter WHERE id = ?`
+	findLetter = `SELECT service_side = 'relay', service_side = 'bridge', consumer_group, event_id, aggregate_id FROM t_dead_letter WHERE id = ?`
 
 	// What is about to come to wait behind the event, or has just begun to deal
 	// with it, ends first; see lockKeys.
@@ -108,11 +113,11 @@ func (g *Governance) change(ctx context.Context, d *deed, action string, id int6
 // lock reads the dead letter and keeps others from changing it, in the order in
 // which consumers lock what is theirs: the key, the log row, the letter.
 func (d *deadLetter) lock(ctx context.Context, tx *sql.Tx) error {
-	err := tx.QueryRowContext(ctx, findLetter, d.id).Scan(&d.relay, &d.group, &d.eventID, &d.aggregate.AggregateID)
+	err := tx.QueryRowContext(ctx, findLetter, d.id).Scan(&d.relay, &d.foreign, &d.group, &d.eventID, &d.aggregate.AggregateID)
 	if err != nil {
 		return err
 	}
-	if !d.relay {
+	if !d.relay && !d.foreign {
 		var first int64
 		err := tx.QueryRowContext(ctx, lockLetterKey, d.group, d.aggregate.AggregateID).Scan(&first)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -129,7 +134,12 @@ func (d *deadLetter) lock(ctx context.Context, tx *sql.Tx) error {
 // Replay implements govern.DeadLetters.
 func (g *Governance) Replay(ctx context.Context, a govern.Act, o govern.ReplayOptions, ids ...int64) ([]govern.Outcome, error) {
 	return g.acts(ctx, a, "dlq.replay", ids, func(d *deed, l *deadLetter) (string, error) {
-		if l.relay {
+		switch {
+		case l.foreign:
+			return replayForeign(ctx, d, l, o)
+		case o.To != "":
+			return bridgelog.NotForeign, nil
+		case l.relay:
 			return replayPublish(ctx, d, l)
 		}
 		return replayConsume(ctx, d, l, o)
@@ -162,6 +172,9 @@ func (g *Governance) Compensate(ctx context.Context, a govern.Act, ids ...int64)
 		return nil, errors.New("compensate dead letters: a reason is required")
 	}
 	return g.acts(ctx, a, "dlq.compensate", ids, func(d *deed, l *deadLetter) (string, error) {
+		if l.foreign {
+			return bridgelog.NoCompensation, nil
+		}
 		if l.relay {
 			return "it was never published, so no group has anything of it to undo; replay it, or discard it", nil
 		}
@@ -226,7 +239,10 @@ func (g *Governance) Discard(ctx context.Context, a govern.Act, ids ...int64) ([
 	}
 	return g.acts(ctx, a, "dlq.discard", ids, func(d *deed, l *deadLetter) (string, error) {
 		discard := discardConsume
-		if l.relay {
+		switch {
+		case l.foreign:
+			discard = discardForeign
+		case l.relay:
 			discard = discardPublish
 		}
 		if err := discard(ctx, d, l); err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/settlemq/settle/govern"
+	"github.com/settlemq/settle/store/bridgelog"
 	"github.com/settlemq/settle/store/consumelog"
 )
 
@@ -236,19 +237,25 @@ func (t *trail) waiting(ctx context.Context) error {
 	})
 }
 
-const trailLetters = "SELECT consumer_group, event_id, event_type, aggregate_id, trace_id, attempts, class, reason, opened_at, topic, `partition`, `offset`" + `
-FROM t_dead_letter WHERE event_id IN (%s) ORDER BY id`
+const trailLetters = "SELECT d.consumer_group, d.event_id, d.event_type, d.aggregate_id, d.trace_id, d.attempts, d.class, d.reason, d.opened_at, d.topic, d.`partition`, d.`offset`" + `,
+b.died_at, b.bridged_at, coalesce(b.before_id, 0) FROM t_dead_letter d LEFT JOIN t_bridged_letter b ON b.letter_id = d.id WHERE d.event_id IN (%s) ORDER BY d.id`
 
 func (t *trail) letters(ctx context.Context) error {
 	var r stepRow
+	var died, bridged timeColumn
+	var before int64
 	return t.ofEvents(ctx, trailLetters, []any{&r.Group, &r.EventID, &r.EventType, &r.Key, &r.TraceID, &r.Attempts, &r.class, &r.Note, &r.at,
-		&r.Broker.Topic, &r.Broker.Partition, &r.Broker.Offset}, func() {
-		t.steps = append(t.steps, r.step(govern.StageDead))
+		&r.Broker.Topic, &r.Broker.Partition, &r.Broker.Offset, &died, &bridged, &before}, func() {
+		s := r.step(govern.StageDead)
+		if !bridged.IsZero() {
+			s.At, s.Note = bridgelog.Step(s.Group, s.Note, died.Time, bridged.Time, before)
+		}
+		t.steps = append(t.steps, s)
 	})
 }
 
 const trailActs = `SELECT d.event_id, d.consumer_group, d.event_type, d.aggregate_id, a.at, a.actor, a.action, a.reason
-FROM t_dead_letter d JOIN t_audit a ON a.target = concat(CASE d.service_side WHEN 'relay' THEN 'relay' ELSE d.consumer_group END, ':', d.event_id)
+FROM t_dead_letter d JOIN t_audit a ON a.target = concat(CASE d.service_side WHEN 'relay' THEN 'relay' ELSE d.consumer_group END, ':', d.event_id, CASE d.service_side WHEN 'bridge' THEN concat('#', d.id) ELSE '' END)
 WHERE d.event_id IN (%s)
 UNION ALL SELECT a.target, '', '', '', a.at, a.actor, a.action, a.reason FROM t_audit a WHERE a.target IN (%s)`
 
