@@ -46,7 +46,10 @@ type ReadSide struct{ Query SideQuery }
 // the broker did not answer within Timeout is a receipt with an error.
 type Publish struct {
 	// Batch names the batch in its answer. It is not used again.
-	Batch       int64
+	Batch int64
+	// Broker is the name of the destination's broker, "" for the default one. The
+	// messages' topics are those there.
+	Broker      string
 	Destination string
 	Messages    []settle.Message
 	// Timeout ends the call; it is shorter than what is left of the lease.

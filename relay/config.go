@@ -37,7 +37,15 @@ type Config struct {
 	// Pass lets the events behind a dead one go on. Defaults to false: the key
 	// is blocked until a person decides.
 	Pass bool
-	// RateLimit is events per second by topic. Defaults to none.
+	// Routes name the brokers of events, in order; see Route. An event that none
+	// matches goes to the default broker. When they change, events that were read
+	// before keep the way that they had. Defaults to none.
+	Routes []Route
+	// Brokers are those that Routes name, beside the default one. What is owed to
+	// one that is missing here waits until a relay has it. Defaults to none.
+	Brokers map[string]settle.Publisher
+	// RateLimit is events per second by topic; one of another broker than the
+	// default is called topic@broker. Defaults to none.
 	RateLimit map[string]float64
 	// KeepFor is how long rows stay in the outbox after they were
 	// acknowledged. Defaults to 0: they are never deleted.

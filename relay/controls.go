@@ -107,5 +107,5 @@ func (m *Machine) skips(row Row) bool {
 func (m *Machine) skip(d *destination, it *item) {
 	m.flush.Skip = append(m.flush.Skip, Skip{ID: it.row.ID, EventID: eventID(it.row), Destination: d.name, From: it.from})
 	m.stats.Skipped++
-	m.left(it)
+	m.left(d, it)
 }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	"github.com/settlemq/settle"
 )
 
 // item is a row in memory on its way to the broker.
@@ -59,10 +57,16 @@ type flight struct {
 	trial bool // suspects, and nothing else is in flight
 }
 
-// destination is a topic: what waits for it, what is in flight to it, and what
-// keeps it from taking more.
+// destination is a topic of a broker: what waits for it, what is in flight to it,
+// and what keeps it from taking more.
 type destination struct {
-	name string
+	name string // see DestinationName
+	// line is the way to its broker, topic its name there.
+	line  *line
+	topic string
+	// topics are those of the outbox's rows that come here, where that takes
+	// routes to know. Sorted.
+	topics []string
 	// reader is its own one; nil while the main reader serves it.
 	reader *reader
 	// queue waits in order; queue[:head] is gone.
@@ -84,6 +88,15 @@ type destination struct {
 	// later is true while rows of t_outbox_extra must wait until the reader
 	// has probed what lies before them.
 	later bool
+	// passed is true once a look at t_outbox_extra has left a row of it behind:
+	// it leaves those that follow too.
+	passed bool
+	// inHand counts its rows of the tables of delayed and extra ones, of which it
+	// got the last at handAt.
+	inHand [SideExtra + 1]int
+	handAt time.Time
+	// withheld is true while delayed ones of it wait until those are done.
+	withheld bool
 	// window counts rows that are still in doubt after unclean ends.
 	window int
 }
@@ -94,8 +107,9 @@ func (d *destination) forget() {
 	d.reader = nil
 	d.queue, d.head, d.bytes, d.drain = nil, 0, 0, nil
 	d.flight.items = nil
-	d.keys, d.due = nil, nil
-	d.fullSince, d.later, d.window = time.Time{}, false, 0
+	d.keys, d.due, d.topics = nil, nil, nil
+	d.fullSince, d.later, d.passed, d.window = time.Time{}, false, false, 0
+	d.inHand, d.withheld = [SideExtra + 1]int{}, false
 }
 
 // waiting counts rows in memory that are not in flight.
@@ -115,18 +129,16 @@ func (m *Machine) destination(name string) *destination {
 }
 
 func (m *Machine) newDestination(name string) *destination {
-	d := &destination{name: name, window: m.sus.window}
+	d := &destination{name: name, topic: name, window: m.sus.window}
+	broker := ""
+	if m.routing.used() {
+		broker, d.topic = splitName(name)
+	}
+	d.line = m.line(broker)
 	d.rate = m.cfg.RateLimit[name]
 	d.tokens, d.filled = burst(d.rate), m.now
 	d.paused = m.ctl.Paused("topic", name)
 	return d
-}
-
-func (m *Machine) destinationOf(row Row) *destination {
-	if row.Event == nil || row.Event.Topic == "" {
-		return m.destination(settle.DefaultTopic)
-	}
-	return m.destination(row.Event.Topic)
 }
 
 // full reports whether d holds all that it may: the next batch and one more.
@@ -195,7 +207,7 @@ func (m *Machine) drop(d *destination) {
 		if it.from == FromLog {
 			ids = append(ids, it.row.ID)
 		} else {
-			m.sides.letGo(it.from, m.now)
+			m.sides.letGo(d, it.from, m.now)
 		}
 		return false
 	})
@@ -210,7 +222,7 @@ func (m *Machine) drop(d *destination) {
 // what is in side tables.
 func (m *Machine) planHeld() {
 	for _, d := range m.dests {
-		held := m.ctl.relayPaused || d.paused || d.open && !m.reached(d.until)
+		held := m.ctl.relayPaused || d.paused || d.line.missing || d.open && !m.reached(d.until)
 		if d.held && !held {
 			m.sides.released(m.now)
 		}
@@ -230,7 +242,7 @@ func (m *Machine) planHeld() {
 func (m *Machine) dropSide(d *destination) {
 	d.filter(func(it *item) bool {
 		if it.from != FromLog {
-			m.sides.letGo(it.from, m.now)
+			m.sides.letGo(d, it.from, m.now)
 		}
 		return it.from == FromLog
 	})

@@ -82,11 +82,15 @@ func (m *Machine) readersNow() []Reader {
 		}
 		readers = append(readers, Reader{
 			Destination: d.name, Cursor: d.reader.cursor, CursorEvent: d.reader.cursorEvent,
-			Open: sorted(d.appendOpen(openIDs(d.reader, nil))),
+			Open: sorted(d.appendOpen(openIDs(d.reader, nil))), Topics: slices.Clone(d.topics),
 		})
 	}
 	readers[0] = Reader{Cursor: m.main.cursor, CursorEvent: m.main.cursorEvent, Open: sorted(main)}
-	return readers
+	if !m.routing.used() {
+		return readers
+	}
+	m.routing.prune(doneUpTo(readers))
+	return fold(readers, m.routing.lists)
 }
 
 func openIDs(r *reader, ids []int64) []int64 {

@@ -79,7 +79,13 @@ func (m *Machine) loaded(in Loaded) {
 	s := in.State
 	m.suspect(s)
 	m.flush.number = s.Checkpoint.Number
-	for _, r := range s.Checkpoint.Readers {
+	readers, lists := unfold(s.Checkpoint.Readers)
+	if len(readers) > 0 {
+		m.routing.begin(lists, m.cfg.Routes, readers[0].Cursor)
+	} else {
+		m.routing.begin(lists, m.cfg.Routes, 0)
+	}
+	for _, r := range readers {
 		m.restore(r)
 	}
 	m.loadSides(s)
@@ -97,6 +103,12 @@ func (m *Machine) restore(r Reader) {
 		d := m.destination(r.Destination)
 		d.reader = &reader{}
 		to = d.reader
+		for _, topic := range r.Topics {
+			d.serves(topic)
+		}
+		if m.routing.used() && d.line.broker == "" {
+			d.serves(d.topic) // a program without routes knows no other
+		}
 	}
 	to.cursor, to.cursorEvent = r.Cursor, r.CursorEvent
 	to.unseen = make([]hole, len(r.Open))
@@ -115,6 +127,7 @@ func (m *Machine) forget(next phase) {
 		d.forget()
 	}
 	m.rounds = holeRounds{}
+	m.routing = routing{}
 	m.flush = gathering{seq: m.flush.seq, committed: m.flush.committed}
 	m.sides = sideTables{}
 	m.sus = suspicion{}

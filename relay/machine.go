@@ -64,7 +64,9 @@ type Machine struct {
 	main    reader
 	dests   []*destination // by name
 	last    *destination   // what destination() found last
-	turn    int            // the reader that polls next
+	lines   []*line        // by which brokers are reached
+	routing routing
+	turn    int // the reader that polls next
 	woken   bool
 	rounds  holeRounds
 	flush   gathering

@@ -27,7 +27,7 @@ const mergeWidth = 100_000
 // not said that they are done. Every lane of it has ended. Look them up in one
 // snapshot, taken after that, and pass what is visible to Merge.
 func Undecided(ends []End) []int64 {
-	m := merging{ends: ends}
+	m := mergingOf(ends)
 	var ids []int64
 	for _, d := range m.destinations() {
 		ids = append(ids, m.undecided(d, m.level(d))...)
@@ -43,8 +43,11 @@ func Undecided(ends []End) []int64 {
 // is not visible stays open for every new lane: whoever may still commit it
 // does so after all old lanes have ended. Nothing else is open: below the
 // cursors every lane has seen, sent, recorded or given up each id by name.
+//
+// Where there are routes a row is left open to every reader whose lane was not
+// done with it: only that of its destination will send it.
 func Merge(ends []End, found map[int64]Found) []Reader {
-	m := merging{ends: ends}
+	m := mergingOf(ends)
 	names := m.destinations()
 	unseen := m.undecided("", m.level(""))
 	var readers []Reader
@@ -55,18 +58,86 @@ func Merge(ends []End, found map[int64]Found) []Reader {
 			f, visible := found[id]
 			_, hole := slices.BinarySearch(unseen, id)
 			switch {
-			case visible && m.serves(names, f.Destination) == d && !m.done(id, f):
+			case visible && (m.routing != nil || m.serves(names, f.Destination) == d) && !m.done(id, f.Key, d):
 				r.Open = append(r.Open, id)
 			case !visible && (hole || m.named(d, id)):
 				r.Open = append(r.Open, id)
 			}
 		}
+		r.Topics = m.topics(d)
 		readers = append(readers, r)
 	}
-	return readers
+	if m.routing == nil {
+		return readers
+	}
+	return fold(readers, m.routing)
 }
 
-type merging struct{ ends []End }
+type merging struct {
+	ends []End // with the readers as they are
+	// routing are the routes that all lanes have ended under; nil without any.
+	routing []Routing
+}
+
+func mergingOf(ends []End) merging {
+	var m merging
+	var lists [][]Routing
+	apart := false
+	for _, e := range ends {
+		readers, routing := unfold(e.Readers)
+		m.ends = append(m.ends, End{Lane: e.Lane, Readers: readers})
+		lists = append(lists, routing)
+		apart = apart || len(readers) > 1
+	}
+	sameRoutes := func(a, b []Routing) bool {
+		return len(a) == 1 && len(b) == 1 && slices.Equal(a[0].Routes, b[0].Routes)
+	}
+	same := true
+	for _, l := range lists {
+		same = same && (len(l) == 0 && len(lists[0]) == 0 || sameRoutes(l, lists[0]))
+		if n := len(l); n > 0 && (m.routing == nil || l[n-1].After > m.routing[0].After) {
+			m.routing = l[n-1:]
+		}
+	}
+	if !same && apart {
+		m.ends = []End{m.lowest()}
+	}
+	return m
+}
+
+// lowest makes one of lanes that did not all route the same ids alike while some
+// destination was behind: from the lowest cursor on everything goes once more,
+// where the newest routes lead.
+func (m merging) lowest() End {
+	low := Reader{Cursor: math.MaxInt64}
+	for _, e := range m.ends {
+		if len(e.Readers) == 0 {
+			low.Cursor, low.CursorEvent = 0, ""
+		}
+		for _, r := range e.Readers {
+			if r.Cursor < low.Cursor {
+				low.Cursor, low.CursorEvent = r.Cursor, r.CursorEvent
+			}
+			low.Open = append(low.Open, r.Open...)
+		}
+	}
+	low.Open = slices.DeleteFunc(unique(low.Open), func(id int64) bool { return id > low.Cursor })
+	return End{Lane: Lane{Of: 1}, Readers: []Reader{low}}
+}
+
+// topics are those whose rows a destination's reader may serve.
+func (m merging) topics(destination string) []string {
+	var topics []string
+	for _, e := range m.ends {
+		for _, r := range e.Readers {
+			if r.Destination == destination {
+				topics = append(topics, r.Topics...)
+			}
+		}
+	}
+	slices.Sort(topics)
+	return slices.Compact(topics)
+}
 
 // destinations are the readers that some lane has, the main one first.
 func (m merging) destinations() []string {
@@ -150,15 +221,15 @@ func (m merging) named(destination string, id int64) bool {
 	})
 }
 
-// done reports whether the owner of a row has sent it, or has recorded it
-// elsewhere.
-func (m merging) done(id int64, f Found) bool {
-	key := keyOf(id, f.Key)
+// done reports whether the owner of a row has sent it to a destination, or has
+// recorded it elsewhere, if it goes there.
+func (m merging) done(id int64, key, destination string) bool {
+	key = keyOf(id, key)
 	i := slices.IndexFunc(m.ends, func(e End) bool { return e.Lane.Owns(key) })
 	if i < 0 {
 		return false
 	}
-	r := m.ends[i].reader(f.Destination)
+	r := m.ends[i].reader(destination)
 	_, open := slices.BinarySearch(r.Open, id)
 	return id <= r.Cursor && !open
 }

@@ -120,7 +120,7 @@ func (m *Machine) addPark(d *destination, it *item, f failure) {
 	}
 	m.flush.Park = append(m.flush.Park, p)
 	m.stats.Parked++
-	m.left(it)
+	m.left(d, it)
 	if f.suspect {
 		m.sus.parked(d, it)
 	}

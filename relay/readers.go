@@ -133,7 +133,8 @@ const slowAfter = 250 * time.Millisecond
 
 // mainMayPoll lets the main reader read on unless a destination it serves has
 // all it can hold. One that is held, or slow while others flow, is given a
-// reader of its own.
+// reader of its own; where there are several brokers one that is slow always, as
+// nobody knows what there is behind its rows for the others.
 func (m *Machine) mainMayPoll() bool {
 	blocked := false
 	for _, d := range m.dests {
@@ -151,7 +152,7 @@ func (m *Machine) mainMayPoll() bool {
 		if d.fullSince.IsZero() {
 			d.fullSince = m.now
 		}
-		if m.otherFlows(d) && m.reached(d.fullSince.Add(slowAfter)) {
+		if (m.otherFlows(d) || len(m.cfg.Brokers) > 0) && m.reached(d.fullSince.Add(slowAfter)) {
 			m.detach(d)
 			continue
 		}
@@ -368,7 +369,7 @@ func (m *Machine) receive(r *reader, row Row, wasHole bool) {
 		}
 		return // seen is all that it must be here
 	}
-	d := m.destinationOf(row)
+	d := m.destinationOf(&row, FromLog)
 	if r != &m.main {
 		if d.reader == r {
 			// It has one destination: nobody else need look for it.

@@ -19,7 +19,8 @@ type Doorbell interface {
 	Wait(ctx context.Context, limit time.Duration) error
 }
 
-// Relay carries the events of one outbox, or of one lane of it, to one broker.
+// Relay carries the events of one outbox, or of one lane of it, to a broker, or
+// to those that its routes name.
 // Several relays on one outbox, in any number of processes, are safe: one leads
 // each lane, the others stand by.
 type Relay struct {
@@ -36,8 +37,8 @@ type Relay struct {
 // stopWithin is how long the end of a Run may take beyond a publish in flight.
 const stopWithin = 5 * time.Second
 
-// New returns a relay from store to pub, for one lane; NewCrew is for all that
-// an outbox has. It does no I/O.
+// New returns a relay from store to pub, the default broker, for one lane; NewCrew
+// is for all that an outbox has. It does no I/O.
 func New(store Store, pub settle.Publisher, cfg Config) *Relay {
 	cfg = cfg.withDefaults()
 	if cfg.Owner == "" {
@@ -100,7 +101,7 @@ func newSession(r *Relay, ctx context.Context) *session {
 	s := &session{
 		Relay: r,
 		// Every command has one answer, so nobody ever blocks on inputs.
-		inputs: make(chan Input, maxFlying+2*int(kinds)),
+		inputs: make(chan Input, maxFlying*(1+len(r.cfg.Brokers))+2*int(kinds)),
 		calls:  make(chan func() Input, 2*int(kinds)),
 		timer:  time.NewTimer(time.Hour),
 		hush:   func() {},
@@ -200,7 +201,11 @@ func (s *session) publish(c Publish) Input {
 	ctx, cancel := context.WithTimeout(s.work, c.Timeout)
 	defer cancel()
 	s.crash("relay.before_publish")
-	receipts := s.pub.Publish(ctx, c.Messages)
+	pub := s.pub
+	if c.Broker != "" {
+		pub = s.cfg.Brokers[c.Broker]
+	}
+	receipts := pub.Publish(ctx, c.Messages)
 	// Crash here: the broker has the batch and nobody knows. The next leader
 	// sends it again under the same ids.
 	s.crash("relay.after_publish")

@@ -9,7 +9,7 @@ import (
 	"github.com/settlemq/settle"
 )
 
-// maxFlying bounds batches in flight over all destinations.
+// maxFlying bounds batches in flight over all destinations of a broker.
 const maxFlying = 32
 
 // planSends gives each destination that can take one its next batch.
@@ -21,10 +21,7 @@ func (m *Machine) planSends() {
 		return
 	}
 	for _, d := range m.dests {
-		if m.flying >= maxFlying {
-			return
-		}
-		if d.flight.batch != 0 || d.held || d.waiting() == 0 || !m.reached(d.until) {
+		if d.line.flying >= maxFlying || d.flight.batch != 0 || d.held || d.waiting() == 0 || !m.reached(d.until) {
 			continue
 		}
 		n, at := d.allowance(m.now, m.cfg.BatchRows)
@@ -111,6 +108,11 @@ func (m *Machine) send(d *destination, items []item, trial bool) {
 		if batch[i].ID == "" {
 			batch[i].ID = it.row.Event.ID
 		}
+		if m.routing.used() && topicOf(it.row.Event) != d.topic {
+			e := *it.row.Event
+			e.Topic = d.topic
+			batch[i].Event = &e
+		}
 		if it.again {
 			m.stats.PublishedAgain++
 		}
@@ -118,7 +120,8 @@ func (m *Machine) send(d *destination, items []item, trial bool) {
 	d.flight = flight{batch: m.batches, life: m.life, items: items, trial: trial}
 	d.spend(len(items))
 	m.flying++
-	m.emit(Publish{Batch: m.batches, Destination: d.name, Messages: batch, Timeout: m.publishTime()})
+	d.line.flying++
+	m.emit(Publish{Batch: m.batches, Broker: d.line.broker, Destination: d.name, Messages: batch, Timeout: m.publishTime()})
 }
 
 // published takes the receipts of a batch.
@@ -131,6 +134,7 @@ func (m *Machine) published(in Published) {
 	f := d.flight
 	d.flight = flight{}
 	m.flying--
+	d.line.flying--
 	if f.life != m.life {
 		return
 	}
@@ -170,6 +174,9 @@ func receiptError(r []settle.Receipt, i int) error {
 
 // sent records an acknowledged row.
 func (m *Machine) sent(d *destination, it *item, r settle.Receipt) {
+	if d.line.broker != "" {
+		r.At.Topic = d.name // it says which broker has it
+	}
 	m.flush.Sent = append(m.flush.Sent, Sent{
 		ID: it.row.ID, EventID: it.row.Event.ID, Destination: d.name, From: it.from, At: r.At, SentAt: m.now,
 	})
@@ -177,16 +184,16 @@ func (m *Machine) sent(d *destination, it *item, r settle.Receipt) {
 	if r.Duplicate {
 		m.stats.Duplicates++
 	}
-	m.left(it)
+	m.left(d, it)
 	if it.from == FromParked {
 		m.drained(d, it.key())
 	}
 }
 
 // left is called when a row of a side table is done or recorded elsewhere.
-func (m *Machine) left(it *item) {
+func (m *Machine) left(d *destination, it *item) {
 	if it.from == FromDelayed || it.from == FromExtra {
-		m.sides.done(it.from, m.flush.seq+1)
+		m.sides.done(d, it.from, m.flush.seq+1, m.now)
 	}
 }
 

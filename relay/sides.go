@@ -15,19 +15,27 @@ type sideTables struct {
 }
 
 type sideTable struct {
+	side Side
 	// pending: rows may be there (t_outbox_extra); next: when the first row may
 	// be read, zero for never (t_outbox_delayed).
 	pending bool
 	next    time.Time
 	// first is true while the table goes before the log: it had rows when this
 	// life began.
-	first  bool
-	inHand int
+	first bool
+	// after is where a look at the table goes on that has left rows behind; it
+	// began then, and took is whether it has found anything to do.
+	after int64
+	began time.Time
+	took  bool
+	// idle counts looks in a row that found nothing to do.
+	idle int
 	// flush that must be committed before the next page is read.
 	flush int64
 }
 
 func (m *Machine) loadSides(s State) {
+	m.sides.delayed.side, m.sides.extra.side = SideDelayed, SideExtra
 	m.sides.delayed.next = s.NextDelayed
 	m.sides.extra.pending, m.sides.extra.first = s.ExtraPending, s.ExtraPending
 }
@@ -43,26 +51,29 @@ func (s *sideTables) of(from Origin) *sideTable {
 }
 
 // done ends a row's stay in memory: flush records what became of it.
-func (s *sideTables) done(from Origin, flush int64) {
+func (s *sideTables) done(d *destination, from Origin, flush int64, now time.Time) {
 	t := s.of(from)
-	t.inHand--
 	t.flush = flush
+	if d.inHand[t.side]--; d.inHand[t.side] == 0 && from == FromDelayed && d.withheld {
+		d.withheld, t.next = false, now
+	}
 }
 
 // letGo leaves a row in its table, to be read again.
-func (s *sideTables) letGo(from Origin, now time.Time) {
+func (s *sideTables) letGo(d *destination, from Origin, now time.Time) {
 	t := s.of(from)
-	t.inHand--
-	t.pending, t.next = true, now
+	d.inHand[t.side]--
+	t.pending, t.next, t.after, t.idle = true, now, 0, 0
 }
 
 // released looks again for rows that were held back with their destination.
 func (s *sideTables) released(now time.Time) {
-	s.extra.pending, s.delayed.next = true, now
+	s.extra.pending, s.extra.next, s.extra.after, s.extra.idle = true, now, 0, 0
+	s.delayed.next = now
 }
 
 // listed looks for rows that a person may have listed to be sent again.
-func (s *sideTables) listed() { s.extra.pending, s.extra.next = true, time.Time{} }
+func (s *sideTables) listed() { s.extra.pending, s.extra.next, s.extra.after = true, time.Time{}, 0 }
 
 // isDelayed reports whether the row's time is far enough ahead to put it aside.
 func (m *Machine) isDelayed(it *item) bool {
@@ -74,7 +85,7 @@ func (m *Machine) delay(d *destination, it *item) {
 	e := it.row.Event
 	m.flush.Delay = append(m.flush.Delay, Delay{ID: it.row.ID, EventID: e.ID, Destination: d.name, Key: it.key(), From: it.from, Due: e.NotBefore})
 	m.stats.Delayed++
-	m.left(it)
+	m.left(d, it)
 	t := &m.sides.delayed
 	t.flush = m.flush.seq + 1
 	if t.next.IsZero() || e.NotBefore.Before(t.next) {
@@ -94,9 +105,9 @@ func (m *Machine) planSides() {
 		ok := false
 		switch k {
 		case 0:
-			q, ok = m.queryTable(&s.delayed, SideDelayed)
+			q, ok = m.queryTable(&s.delayed)
 		case 1:
-			q, ok = m.queryTable(&s.extra, SideExtra)
+			q, ok = m.queryTable(&s.extra)
 		default:
 			q, ok = m.queryParked()
 		}
@@ -108,21 +119,49 @@ func (m *Machine) planSides() {
 	}
 }
 
-func (m *Machine) queryTable(t *sideTable, side Side) (SideQuery, bool) {
-	if t.inHand > 0 || t.flush > m.flush.committed || side == SideExtra && !t.pending || side == SideDelayed && t.next.IsZero() {
+func (m *Machine) queryTable(t *sideTable) (SideQuery, bool) {
+	if t.flush > m.flush.committed || t.side == SideExtra && !t.pending || t.side == SideDelayed && t.next.IsZero() {
 		return SideQuery{}, false
 	}
-	if !m.reached(t.next) {
+	if !m.reached(t.next) || m.awaitsHand(t.side) {
 		return SideQuery{}, false
 	}
-	q := SideQuery{Side: side, Now: m.now, MaxRows: m.cfg.BatchRows, MaxBytes: m.cfg.BatchBytes}
-	for _, d := range m.dests {
-		if d.held || side == SideExtra && d.later && !m.readerOf(d).probed {
-			q.Held = append(q.Held, d.name)
-		}
-	}
+	q := SideQuery{Side: t.side, Now: m.now, MaxRows: m.cfg.BatchRows, MaxBytes: m.cfg.BatchBytes}
+	m.withhold(&q, t)
 	t.pending, t.next = false, time.Time{}
 	return q, true
+}
+
+// awaitsHand reports whether rows of a side table are in hand that keep its next
+// page from being read. Where there are several brokers, rows for one that does
+// not answer, or is slow, keep only their like.
+func (m *Machine) awaitsHand(side Side) bool {
+	for _, d := range m.dests {
+		if d.inHand[side] > 0 && (!m.severalBrokers() || d.failures == 0 && !m.reached(d.handAt.Add(slowAfter))) {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *Machine) severalBrokers() bool { return len(m.cfg.Brokers) > 0 }
+
+// withhold names whose rows are not to be returned. A row of t_outbox_extra is
+// known by its topic only: where there are routes the whole table is looked
+// through instead.
+func (m *Machine) withhold(q *SideQuery, t *sideTable) {
+	if q.Side == SideExtra && m.routing.used() {
+		if q.After = t.after; q.After == 0 {
+			m.beginLook(t)
+		}
+		return
+	}
+	for _, d := range m.dests {
+		if d.held || d.inHand[q.Side] > 0 || q.Side == SideExtra && d.later && !m.readerOf(d).probed {
+			q.Held = append(q.Held, d.name)
+			d.withheld = d.withheld || q.Side == SideDelayed && !d.held
+		}
+	}
 }
 
 func (m *Machine) readerOf(d *destination) *reader {
@@ -187,7 +226,11 @@ func (m *Machine) sideLoaded(in SideLoaded) {
 	case SideDelayed:
 		m.delayedLoaded(in.Page)
 	default:
-		m.extraLoaded(in.Page)
+		if m.routing.used() {
+			m.looked(in)
+		} else {
+			m.extraLoaded(in.Page)
+		}
 	}
 }
 
@@ -201,11 +244,21 @@ func (m *Machine) delayedLoaded(p SidePage) {
 	if t.next.IsZero() || !next.IsZero() && next.Before(t.next) {
 		t.next = next
 	}
-	t.inHand += len(p.Rows)
 	for _, row := range p.Rows {
-		d := m.destinationOf(row)
+		d := m.destinationOf(&row, FromDelayed)
+		m.inHand(d, SideDelayed)
 		m.enqueue(d, item{row: row, from: FromDelayed, order: max(m.readerOf(d).cursor, d.lastOrder())})
 	}
+}
+
+func (m *Machine) inHand(d *destination, side Side) {
+	d.inHand[side]++
+	d.handAt = m.now
+}
+
+// mayFindBefore reports whether a reader has not looked yet what lies before id.
+func (r *reader) mayFindBefore(id int64) bool {
+	return !r.probed && len(r.unseen) > 0 && r.unseen[0].id < id
 }
 
 func (d *destination) lastOrder() int64 {
@@ -234,13 +287,13 @@ func (m *Machine) extraLoaded(p SidePage) {
 	}
 	taken := 0
 	for _, row := range p.Rows {
-		d := m.destinationOf(row)
-		if r := m.readerOf(d); d.later || !r.probed && len(r.unseen) > 0 && r.unseen[0].id < row.ID {
+		d := m.destinationOf(&row, FromExtra)
+		if d.later || m.readerOf(d).mayFindBefore(row.ID) {
 			d.later = true
 			continue
 		}
 		taken++
-		t.inHand++
+		m.inHand(d, SideExtra)
 		m.enqueue(d, item{row: row, from: FromExtra, order: row.ID})
 	}
 	if taken == 0 {

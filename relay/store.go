@@ -74,7 +74,8 @@ type Lease struct {
 const LongLife = 10
 
 // Reader is one cursor over the log. The reader with an empty Destination
-// serves every destination that has no reader of its own.
+// serves every destination that has no reader of its own. Rows of a topic are
+// done when they are at or below the cursor of its reader and not open there.
 type Reader struct {
 	// Destination is a topic that fell behind and reads for itself, or "".
 	Destination string `json:"destination,omitempty"`
@@ -84,6 +85,14 @@ type Reader struct {
 	// Open holds every id at or below Cursor that is neither acknowledged nor
 	// recorded in a side table: live holes and what was in flight. Sorted.
 	Open []int64 `json:"open,omitempty"`
+
+	// Where there are routes, the reader with an empty Destination holds them and
+	// the readers as they are, of destinations; those beside it are what a topic
+	// has reached wherever its rows go. A store keeps the three for the relay.
+	Routing []Routing `json:"routing,omitempty"`
+	Routed  []Reader  `json:"routed,omitempty"`
+	// Topics, of a reader in Routed, are those whose rows it may serve. Sorted.
+	Topics []string `json:"topics,omitempty"`
 }
 
 // Checkpoint is insert-only; the newest is max(epoch), then max(number).
@@ -178,6 +187,8 @@ type Row struct {
 	Suspect bool
 	// Gone is true for a side-table row whose outbox row no longer exists.
 	Gone bool
+	// Destination is what the side table names, "" where it names none.
+	Destination string
 }
 
 // Side names a side table.
@@ -198,8 +209,11 @@ type SideQuery struct {
 	// Now: for SideDelayed, rows due at or before it.
 	Now time.Time
 	// Held: for SideDelayed and SideExtra, destinations whose rows are not to
-	// be returned, because they can take nothing now.
-	Held     []string
+	// be returned, because they can take nothing now. Those of t_outbox_extra
+	// are topics.
+	Held []string
+	// After, for SideExtra: rows with higher ids only.
+	After    int64
 	MaxRows  int
 	MaxBytes int
 }

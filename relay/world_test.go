@@ -16,6 +16,7 @@ type world struct {
 	now    time.Time
 	store  *fakeStore
 	broker *fakeBroker
+	others map[string]*fakeBroker // by name
 	cfg    Config
 	m      *Machine
 	calls  []Command
@@ -29,6 +30,10 @@ type world struct {
 func newWorld(t interface{ Fatalf(string, ...any) }, cfg Config) *world {
 	w := &world{t: t, now: time.Unix(1_800_000_000, 0), cfg: cfg, broker: &fakeBroker{}}
 	w.store = newFakeStore(func() time.Time { return w.now })
+	w.others = map[string]*fakeBroker{}
+	for name, b := range cfg.Brokers {
+		w.others[name], _ = b.(*fakeBroker)
+	}
 	w.start()
 	return w
 }
@@ -86,7 +91,11 @@ func (w *world) call() {
 func (w *world) answer(i int) {
 	p := w.pubs[i]
 	w.pubs = append(w.pubs[:i:i], w.pubs[i+1:]...)
-	w.step(Published{Batch: p.Batch, Receipts: w.broker.Publish(context.Background(), p.Messages)})
+	b := w.broker
+	if p.Broker != "" {
+		b = w.others[p.Broker]
+	}
+	w.step(Published{Batch: p.Batch, Receipts: b.Publish(context.Background(), p.Messages)})
 }
 
 // callAll runs store calls until none is left or nothing but polls of an empty

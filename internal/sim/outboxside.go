@@ -28,14 +28,14 @@ func (o *outboxModel) Side(lane *laneModel, q relay.SideQuery) relay.SidePage {
 			if slices.Contains(q.Held, d.Destination) || !lane.Owns(d.Key) {
 				continue
 			}
-			if d.Due.After(q.Now) || !p.add(d.ID, relay.Row{}) {
+			if d.Due.After(q.Now) || !p.add(d.ID, relay.Row{Destination: d.Destination}) {
 				p.Next = d.Due
 				break
 			}
 		}
 	case relay.SideExtra:
 		for _, id := range o.extra {
-			if r := o.row(id); r.event != nil && slices.Contains(q.Held, r.event.Topic) || !lane.Owns(o.keyOf(id)) {
+			if r := o.row(id); r.event != nil && slices.Contains(q.Held, r.event.Topic) || id <= q.After || !lane.Owns(o.keyOf(id)) {
 				continue
 			}
 			if !p.add(id, relay.Row{MessageID: o.again[id]}) {

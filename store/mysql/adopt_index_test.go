@@ -87,7 +87,7 @@ func TestNoQueryOfTheRelayReadsAWholeAdoptedTable(t *testing.T) {
 		"ids given":           {givenUpTo, nil},
 		"parked rows":         {sideParked, []any{"t", "k7", 10}},
 		"delayed rows":        {fmt.Sprintf(sideDelayed, ""), []any{now, 10}},
-		"late rows":           {fmt.Sprintf(sideExtra, ""), []any{10}},
+		"late rows":           {fmt.Sprintf(sideExtra, ""), []any{0, 10}},
 		"rows to be retained": {retainWindow, []any{now, 0, 100}},
 		"probe of ids":        {probeSingle, []any{idList(oddIDs(1000))}},
 		"rows that wait":      {s.status.waiting, []any{0, 40_000, 100}},

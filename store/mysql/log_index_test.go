@@ -119,7 +119,7 @@ func TestNoQueryOfTheRelayReadsAWholeLog(t *testing.T) {
 		"probe of ranges":       {fmt.Sprintf(probeRanges, between([]outboxlog.Run{{30000, 30100}, {60000, 90000}})), nil},
 		"parked rows":           {sideParked, []any{"t", "k7", 10}},
 		"delayed rows":          {fmt.Sprintf(sideDelayed, ""), []any{now, 10}},
-		"late rows":             {fmt.Sprintf(sideExtra, " AND coalesce(e.topic, '') NOT IN (?)"), []any{"x", 10}},
+		"late rows":             {fmt.Sprintf(sideExtra, " AND coalesce(e.topic, '') NOT IN (?)"), []any{0, "x", 10}},
 		"next delayed row":      {fmt.Sprintf(nextDelayed, ""), []any{now}},
 		"sent parked rows":      {fmt.Sprintf(dropParkedRows, "?,?", "(?,?),(?,?)"), []any{7, 9, 7, "t", 9, "t"}},
 		"sent delayed rows":     {fmt.Sprintf(dropDelayed, "?,?"), []any{7, 9}},

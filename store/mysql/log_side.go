@@ -23,7 +23,7 @@ WHERE t.due_at <= ?%s ORDER BY t.due_at, t.id LIMIT ?`
 
 	sideExtra = `SELECT x.id, '', '', '', '', x.message_id, 0, 0, 0, 0, CAST(NULL AS DATETIME(6)), 0, ` +
 		rowColumns + ` FROM t_outbox_extra x FORCE INDEX (PRIMARY) LEFT JOIN t_outbox_event e ON e.id = x.id
-WHERE x.id > 0%s ORDER BY x.id LIMIT ?`
+WHERE x.id > ?%s ORDER BY x.id LIMIT ?`
 
 	nextDelayed = `SELECT min(t.due_at) FROM t_outbox_delayed t WHERE t.due_at > ?%s`
 )
@@ -56,7 +56,7 @@ func (l *Log) side(ctx context.Context, q relay.SideQuery) (p relay.SidePage, er
 		return p, err
 	default:
 		held, names := notHeld("coalesce(e.topic, '')", q.Held)
-		return p, l.readSide(ctx, q, &p, fmt.Sprintf(sideExtra, held+l.ownRows("e.id", "e.aggregate_id")), names...)
+		return p, l.readSide(ctx, q, &p, fmt.Sprintf(sideExtra, held+l.ownRows("e.id", "e.aggregate_id")), append([]any{q.After}, names...)...)
 	}
 }
 
@@ -126,5 +126,6 @@ func (r *sideRow) row() (relay.Row, int) {
 		row.Event = &settle.Event{ID: r.eventID, Type: r.eventType, AggregateID: r.key, Topic: r.topic}
 	}
 	row.ID, row.MessageID, row.Attempts, row.ParkNo, row.Suspect, row.Together = r.id, r.messageID, r.attempts, r.parkNo, r.suspect, r.together
+	row.Destination = r.topic
 	return row, size
 }

@@ -18,7 +18,11 @@ func PackReaders(readers []relay.Reader) string { return packReaders(readers, tr
 func PackReadersInRuns(readers []relay.Reader) string { return packReaders(readers, false) }
 
 func packReaders(readers []relay.Reader, alone bool) string {
-	out := []byte{'['}
+	return string(appendReaders(nil, readers, alone))
+}
+
+func appendReaders(out []byte, readers []relay.Reader, alone bool) []byte {
+	out = append(out, '[')
 	for i := range readers {
 		r := &readers[i]
 		if i > 0 {
@@ -44,15 +48,29 @@ func packReaders(readers []relay.Reader, alone bool) string {
 			out = strconv.AppendInt(append(out, '['), run[0], 10)
 			out = append(strconv.AppendInt(append(out, ','), run[1], 10), ']')
 		}
-		out = append(out, "]}"...)
+		out = append(appendRouting(append(out, ']'), r, alone), '}')
 	}
-	return string(append(out, ']'))
+	return append(out, ']')
 }
 
-func appendJSON(out []byte, s string) []byte {
-	b, err := json.Marshal(s)
-	if err != nil { // a string always encodes
-		b = []byte(`""`)
+// appendRouting adds what a reader says of routes.
+func appendRouting(out []byte, r *relay.Reader, alone bool) []byte {
+	if len(r.Topics) > 0 {
+		out = appendJSON(append(out, `,"topics":`...), r.Topics)
+	}
+	if len(r.Routing) > 0 {
+		out = appendJSON(append(out, `,"routing":`...), r.Routing)
+	}
+	if len(r.Routed) > 0 {
+		out = appendReaders(append(out, `,"routed":`...), r.Routed, alone)
+	}
+	return out
+}
+
+func appendJSON(out []byte, v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil { // texts and numbers always encode
+		b = []byte(`null`)
 	}
 	return append(out, b...)
 }
@@ -64,18 +82,33 @@ const maxOpen = 10_000_000
 // UnpackReaders reads what PackReaders or PackReadersInRuns has written, or a
 // plain list of open ids.
 func UnpackReaders(packed string) ([]relay.Reader, error) {
-	var stored []struct {
-		Destination string            `json:"destination"`
-		Cursor      int64             `json:"cursor"`
-		CursorEvent string            `json:"cursor_event"`
-		Open        []json.RawMessage `json:"open"`
-	}
+	var stored []storedReader
 	if err := json.NewDecoder(strings.NewReader(packed)).Decode(&stored); err != nil {
 		return nil, err
 	}
+	return unpack(stored)
+}
+
+type storedReader struct {
+	Destination string            `json:"destination"`
+	Cursor      int64             `json:"cursor"`
+	CursorEvent string            `json:"cursor_event"`
+	Open        []json.RawMessage `json:"open"`
+	Topics      []string          `json:"topics"`
+	Routing     []relay.Routing   `json:"routing"`
+	Routed      []storedReader    `json:"routed"`
+}
+
+func unpack(stored []storedReader) ([]relay.Reader, error) {
 	readers := make([]relay.Reader, len(stored))
 	for i, s := range stored {
-		readers[i] = relay.Reader{Destination: s.Destination, Cursor: s.Cursor, CursorEvent: s.CursorEvent}
+		readers[i] = relay.Reader{Destination: s.Destination, Cursor: s.Cursor, CursorEvent: s.CursorEvent, Topics: s.Topics, Routing: s.Routing}
+		if len(s.Routed) > 0 {
+			var err error
+			if readers[i].Routed, err = unpack(s.Routed); err != nil {
+				return nil, err
+			}
+		}
 		for _, raw := range s.Open {
 			run, err := unpackRun(raw)
 			if err != nil {

@@ -43,8 +43,8 @@ WHERE t.due_at <= $1 AND t.destination <> ALL($2) AND settle_lane(t.id, t.aggreg
 	// Whose row is gone is the first lane's to find.
 	sideExtraOfLane = `SELECT x.id, '', '', '', '', x.message_id, 0, 0::bigint, false, false, NULL::timestamptz, ` +
 		rowColumns + ` FROM t_outbox_extra x LEFT JOIN settle_outbox_row() e ON e.id = x.id
-WHERE coalesce(e.topic, '') <> ALL($1) AND (e.readable OR e.id IS NULL OR x.message_id <> '')
-AND CASE WHEN e.id IS NULL THEN 0 ELSE settle_lane(e.id, e.aggregate_id, $3) END = $4 ORDER BY x.id LIMIT $2`
+WHERE x.id > $3 AND coalesce(e.topic, '') <> ALL($1) AND (e.readable OR e.id IS NULL OR x.message_id <> '')
+AND CASE WHEN e.id IS NULL THEN 0 ELSE settle_lane(e.id, e.aggregate_id, $4) END = $5 ORDER BY x.id LIMIT $2`
 
 	// Each lane has its own holes, and what one has given up another may still
 	// await, or have sent. The owner of the key decides: what it is still to come

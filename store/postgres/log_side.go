@@ -25,7 +25,7 @@ WHERE t.due_at <= $1 AND t.destination <> ALL($2) ORDER BY t.due_at, t.id LIMIT 
 
 	sideExtra = `SELECT x.id, '', '', '', '', x.message_id, 0, 0::bigint, false, false, NULL::timestamptz, ` +
 		rowColumns + ` FROM t_outbox_extra x LEFT JOIN settle_outbox_row() e ON e.id = x.id
-WHERE coalesce(e.topic, '') <> ALL($1) AND (e.readable OR e.id IS NULL OR x.message_id <> '') ORDER BY x.id LIMIT $2`
+WHERE x.id > $3 AND coalesce(e.topic, '') <> ALL($1) AND (e.readable OR e.id IS NULL OR x.message_id <> '') ORDER BY x.id LIMIT $2`
 
 	nextDelayed = `SELECT min(due_at) FROM t_outbox_delayed WHERE due_at > $1 AND destination <> ALL($2)`
 )
@@ -58,7 +58,7 @@ func (l *Log) Side(ctx context.Context, q relay.SideQuery) (relay.SidePage, erro
 			p.Next = instant(next)
 			return err
 		default:
-			query, args := l.ofLane(sideExtra, sideExtraOfLane, held, limit)
+			query, args := l.ofLane(sideExtra, sideExtraOfLane, held, limit, q.After)
 			return l.readSide(ctx, tx, q, &p, query, args...)
 		}
 	})
@@ -136,6 +136,6 @@ func (r *sideRow) row() (relay.Row, int) {
 		row.Event = &settle.Event{ID: r.eventID, Type: r.eventType, AggregateID: r.key, Topic: r.topic}
 	}
 	row.ID, row.MessageID, row.Attempts, row.ParkNo, row.Suspect = r.id, r.messageID, r.attempts, r.parkNo, r.suspect
-	row.Together = r.together
+	row.Together, row.Destination = r.together, r.topic
 	return row, size
 }

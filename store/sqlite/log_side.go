@@ -24,7 +24,7 @@ WHERE t.due_at <= ? AND t.destination NOT IN (SELECT value FROM json_each(?)) OR
 
 	sideExtra = `SELECT x.id, '', '', '', '', x.message_id, 0, 0, 0, 0, NULL, 0, ` +
 		rowColumns + ` FROM t_outbox_extra x LEFT JOIN t_outbox_event e ON e.id = x.id
-WHERE coalesce(e.topic, '') NOT IN (SELECT value FROM json_each(?)) ORDER BY x.id LIMIT ?`
+WHERE x.id > ? AND coalesce(e.topic, '') NOT IN (SELECT value FROM json_each(?)) ORDER BY x.id LIMIT ?`
 
 	nextDelayed = `SELECT min(due_at) FROM t_outbox_delayed WHERE due_at > ? AND destination NOT IN (SELECT value FROM json_each(?))`
 )
@@ -46,7 +46,7 @@ func (l *Log) Side(ctx context.Context, q relay.SideQuery) (relay.SidePage, erro
 			}
 			return c.row(nextDelayed, args(q.Now.UnixMicro(), list(q.Held)), func(v []driver.Value) { p.Next = instant(v[0]) })
 		default:
-			return readSide(c, sideExtra, args(list(q.Held), limit), q, &p)
+			return readSide(c, sideExtra, args(q.After, list(q.Held), limit), q, &p)
 		}
 	})
 	if err != nil {
@@ -79,7 +79,7 @@ func readSideRow(v []driver.Value) (relay.Row, int) {
 	} else {
 		row, size = readRow(v[sideWidth : sideWidth+rowWidth])
 	}
-	row.ID = integer(v[0])
+	row.ID, row.Destination = integer(v[0]), textOf(v[4])
 	row.MessageID, row.Attempts, row.ParkNo, row.Suspect = textOf(v[5]), int(integer(v[6])), integer(v[7]), integer(v[8]) == 1
 	row.Together = int(integer(v[11]))
 	return row, size

@@ -34,6 +34,16 @@ func stateComesBack[Tx any](t testing.TB, s OutboxStore[Tx]) {
 	if st.Checkpoint.Number != o.number || !reflect.DeepEqual(st.Checkpoint.Readers, want) {
 		t.Errorf("checkpoint is %+v, want number %d and %+v", st.Checkpoint, o.number, want)
 	}
+	want = []relay.Reader{
+		{Cursor: r[3].ID, CursorEvent: "d", Open: []int64{r[2].ID},
+			Routing: []relay.Routing{{Routes: []relay.Route{{EventType: "a*", Broker: "x"}}}, {After: r[1].ID, Routes: []relay.Route{{Topic: "slow", Broker: "y", As: "é\"@"}}}},
+			Routed:  []relay.Reader{{Destination: "slow@y", Cursor: r[1].ID, CursorEvent: "b", Open: []int64{r[0].ID}, Topics: []string{"slow", "t"}}}},
+		{Destination: "slow", Cursor: r[1].ID, CursorEvent: "b", Open: []int64{r[0].ID}},
+	}
+	o.flush(0, relay.Flush{Checkpoint: relay.Checkpoint{Readers: want}})
+	if st = o.load(); !reflect.DeepEqual(st.Checkpoint.Readers, want) {
+		t.Errorf("checkpoint with routes is %+v, want %+v", st.Checkpoint, want)
+	}
 	if got := st.CursorEvents; got[r[3].ID] != "d" || got[r[1].ID] != "b" || st.MaxID != r[4].ID {
 		t.Errorf("events at the cursors are %v and the highest id is %d", got, st.MaxID)
 	}

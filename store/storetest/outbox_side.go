@@ -69,6 +69,9 @@ func delayedHeld[Tx any](t testing.TB, s OutboxStore[Tx]) {
 	r := o.rows("held", "free")
 	t0 := o.Now()
 	o.delay(r, t0.Add(-time.Hour), t0)
+	if p := o.side(relay.SideQuery{Side: relay.SideDelayed, Now: t0}); len(p.Rows) != 2 || p.Rows[0].Destination != "slow" {
+		t.Errorf("delayed rows are %+v; each says where it is to go", p.Rows)
+	}
 	q := relay.SideQuery{Side: relay.SideDelayed, Now: t0, Held: []string{"slow"}}
 	p := o.side(q)
 	o.wantRows("with slow held there are", p.Rows, "free")
@@ -131,8 +134,10 @@ func lateHeld[Tx any](t testing.TB, s OutboxStore[Tx]) {
 	o := leading(t, s)
 	e := event("late", "k")
 	e.Topic = "slow"
-	o.late(e)
+	id := o.late(e)
 	o.sweep(1)
+	o.wantRows("behind it there are", o.side(relay.SideQuery{Side: relay.SideExtra, After: id}).Rows)
+	o.wantRows("behind the one before there are", o.side(relay.SideQuery{Side: relay.SideExtra, After: id - 1}).Rows, "late")
 	o.wantRows("with slow held there are", o.side(relay.SideQuery{Side: relay.SideExtra, Held: []string{"slow"}}).Rows)
 	o.wantRows("with other held there are", o.side(relay.SideQuery{Side: relay.SideExtra, Held: []string{"other"}}).Rows, "late")
 }
