@@ -15,8 +15,8 @@ import (
 // shopBroker is the broker that --broker names for a shop, if any.
 type shopBroker struct{ text, url string }
 
-const brokerUsage = "Kafka cluster for the shop's events, as kafka://user:password@host:port,host:port; the topic and the consumer groups have names of\n" +
-	"their own; ${NAME} and ${file:/path} in it are replaced (default: a broker of the shop's own)"
+const brokerUsage = "broker for the shop's events, as kafka://user:password@host:port,host:port or rabbitmq://user:password@host:port/vhost; topic and\n" +
+	"consumer groups have names of their own; ${NAME} and ${file:/path} in it are replaced (default: a broker of the shop's own)"
 
 // check looks at what was named. It asks no broker.
 func (b *shopBroker) check() error {
@@ -62,8 +62,14 @@ func (b *shopBroker) use(ctx context.Context, dir string) error {
 func (b *shopBroker) encrypted() bool {
 	_, query, _ := strings.Cut(b.url, "?")
 	options, err := url.ParseQuery(query)
+	if strings.HasPrefix(b.url, "amqps://") && !options.Has("tls") {
+		return true
+	}
 	return err == nil && options.Get("tls") == "true"
 }
+
+// rabbit reports whether it is RabbitMQ.
+func (b *shopBroker) rabbit() bool { return b.url != "" && !strings.HasPrefix(b.url, "kafka://") }
 
 // hide takes the password out of an error.
 func (b *shopBroker) hide(err error) error {

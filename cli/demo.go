@@ -299,7 +299,12 @@ func (d *demo) showAround(dir string) {
 // showSchemas says what is left in a database and on a broker, and how it is
 // removed.
 func (d *demo) showSchemas(dir string) {
-	if use, err := shop.Broker(dir); err == nil && use.URL != "" {
+	use, err := shop.Broker(dir)
+	switch {
+	case err != nil || use.URL == "":
+	case d.broker.rabbit():
+		d.screen.say("The events are in exchanges and queues whose names begin with %s; rabbitmqadmin delete queue name=… and rabbitmqadmin delete exchange name=… remove them.", use.Prefix)
+	default:
 		d.screen.say("The events are in the topic %s, read by groups whose names begin with %s; kafka-topics.sh --delete --topic %[1]s and kafka-consumer-groups.sh --delete remove them.", use.Topic(), use.Prefix)
 	}
 	databases, err := shop.Databases(dir)

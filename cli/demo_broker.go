@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"context"
 	"crypto/rand"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/dial"
@@ -20,6 +22,26 @@ type demoBroker struct {
 	proxy *drill.Proxy
 	tap   dial.BrokerTap
 	topic string
+	// groups are known to a broker that others use before the first event comes.
+	groups []string
+}
+
+// keptWithin bounds the making of what is kept of a topic; a busy cluster takes
+// its time for many queues.
+const keptWithin = 5 * time.Minute
+
+// keep has the broker keep all events from now on, for the proof.
+func (b demoBroker) keep(ctx context.Context) (forget func() error, err error) {
+	if b.own != nil {
+		return func() error { return nil }, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, keptWithin)
+	defer cancel()
+	return func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		return b.tap.Forget(ctx, b.topic)
+	}, b.tap.Keep(ctx, b.topic, b.groups)
 }
 
 // openBroker makes the ways to the broker; its own one will listen at port.
@@ -47,8 +69,12 @@ func (d *demo) usedBroker(dir string) (b demoBroker, err error) {
 	if err != nil {
 		return b, err
 	}
-	b.topic = use.Topic()
-	if b.proxy, err = drill.OpenProxy(drill.ProxyConfig{Witness: func() drill.Witness { return &drill.KafkaWitness{} }}); err != nil {
+	b.topic, b.groups = use.Topic(), use.Groups()
+	witness := func() drill.Witness { return &drill.KafkaWitness{} }
+	if d.broker.rabbit() {
+		witness = func() drill.Witness { return &drill.AMQPWitness{} }
+	}
+	if b.proxy, err = drill.OpenProxy(drill.ProxyConfig{Witness: witness}); err != nil {
 		return b, err
 	}
 	b.env = []string{envProxy + "=" + b.proxy.Addr()}

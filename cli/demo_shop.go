@@ -52,9 +52,9 @@ func (d *demo) drill(ctx context.Context, dir string, orders []shop.FeedOrder) (
 		return nil, err
 	}
 	faults := d.placeable(plot.idle)
-	s, err := d.open(dir)
+	s, err := d.open(ctx, dir)
 	if err != nil {
-		return nil, err
+		return nil, d.broker.hide(err)
 	}
 	defer s.end()
 	d.sayBroker(s.broker)
@@ -77,16 +77,16 @@ func (d *demo) placeable(idle []string) []string {
 }
 
 // open makes what the drill holds itself; no process is started yet.
-func (d *demo) open(dir string) (*demoShop, error) {
+func (d *demo) open(ctx context.Context, dir string) (*demoShop, error) {
 	s := &demoShop{d: d, dir: dir}
-	if err := s.connect(); err != nil {
+	if err := s.connect(ctx); err != nil {
 		s.end()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *demoShop) connect() error {
+func (s *demoShop) connect(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Join(s.dir, "logs"), 0o700); err != nil {
 		return err
 	}
@@ -97,7 +97,11 @@ func (s *demoShop) connect() error {
 	if s.broker, err = s.d.openBroker(s.dir, brokerPort); err != nil {
 		return err
 	}
-	s.close = append(s.close, s.broker.tap.Close)
+	forget, err := s.broker.keep(ctx)
+	s.close = append(s.close, forget, s.broker.tap.Close)
+	if err != nil {
+		return err
+	}
 	s.entry = fmt.Sprintf("127.0.0.1:%d", entryPort)
 	s.client = newOrderClient(s.entry)
 	if s.services, s.watch, err = openServices(s.dir); err != nil {
@@ -186,7 +190,7 @@ func (s *demoShop) system() drill.System {
 			log := fmt.Sprintf("%s-stand-in-%d", c.Name(), s.standIns.Add(1))
 			return s.child(c.Name(), log, "", s.broker.env, nil)
 		},
-		Proxy: s.broker.proxy, Tap: s.broker.tap, Topic: s.broker.topic, Groups: len(s.services), LeaseTTL: drillLease,
+		Proxy: s.broker.proxy, Tap: s.broker.tap, Unplaced: !s.broker.tap.Places(), Topic: s.broker.topic, Groups: len(s.services), LeaseTTL: drillLease,
 		Place: s.client.place, Act: s.client.act, Misbehave: s.misbehave, Misbehaved: s.misbehaved,
 		State: s.watch.State, Letters: s.watch.Letters, Repair: s.repair, Export: s.export, Counters: s.counters,
 	}

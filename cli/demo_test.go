@@ -184,6 +184,8 @@ func TestADemoRefusesWhatItCanNotDoBeforeItStartsAnything(t *testing.T) {
 		{[]string{"--broker", "kafka://h"}, `"h" is not host:port`, "kafka://"},
 		{[]string{"--broker", "kafka://h:1", "--faults", "relay-kill,broker-stop"}, "no broker-stop", "not the demo's own"},
 		{[]string{"--broker", "kafka://h:1?tls=true", "--faults", "lost-ack"}, "no lost-ack", "encrypted"},
+		{[]string{"--broker", "amqps://u:p@h:1", "--faults", "lost-ack"}, "no lost-ack", "encrypted"},
+		{[]string{"--broker", "rabbitmq://h:1"}, "no user:password", "rabbitmq://"},
 		{[]string{"--dir", used}, "in use", "settle shop --dir"},
 		{[]string{"--input", "/no/such.csv"}, "/no/such.csv", "no such file"},
 		{[]string{"--input", bad}, "line 3: date", "line 4: quantity"},

@@ -27,8 +27,8 @@ type BrokerConfig struct {
 	// had is kept for the next one of that name for some seconds. No two may have
 	// one at a time. Defaults to none; only Kafka knows such names.
 	InstanceID string
-	// Dial makes the connections to Kafka, for tests that stand between. Other
-	// brokers do without. Defaults to TCP.
+	// Dial makes the connections to Kafka and RabbitMQ, for tests that stand
+	// between. Other brokers do without. Defaults to TCP.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Logger takes warnings. Defaults to none.
 	Logger *slog.Logger
@@ -92,7 +92,7 @@ func Broker(ctx context.Context, rawURL string, cfg BrokerConfig) (settle.Broker
 		if err := checkRabbitMQ(rawURL); err != nil {
 			return nil, err
 		}
-		return rabbitmq.Open(ctx, rawURL, rabbitmq.Config{Topics: cfg.Topics, Groups: cfg.Groups, Declare: true, Log: cfg.Logger})
+		return rabbitmq.Open(ctx, rawURL, rabbitmq.Config{Topics: cfg.Topics, Groups: cfg.Groups, Declare: true, Dial: cfg.Dial, Log: cfg.Logger})
 	}
 	u, err := brokerURL(rawURL)
 	if err != nil {

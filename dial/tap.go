@@ -6,6 +6,7 @@ import (
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/broker/kafka"
 	"github.com/settlemq/settle/broker/nats"
+	"github.com/settlemq/settle/broker/rabbitmq"
 )
 
 // BrokerTap reaches the log of a broker without anything that Publish and
@@ -13,6 +14,14 @@ import (
 type BrokerTap interface {
 	// Ready returns nil if the broker answers.
 	Ready(ctx context.Context) error
+	// Keep makes the topic and what consumer groups need of it, and has the broker
+	// keep what comes from now on, where it does not by itself. Forget ends that
+	// and removes what was kept; a topic's own log stays.
+	Keep(ctx context.Context, topic string, groups []string) error
+	Forget(ctx context.Context, topic string) error
+	// Places reports whether what a publisher is told is where the event stands in
+	// the log.
+	Places() bool
 	// ReadAll, ReadSome and Plant are those of drill.Tap.
 	ReadAll(ctx context.Context, topic string, visit func(settle.Record) error) error
 	ReadSome(ctx context.Context, topic string, place float64, n int, visit func(settle.Record) error) error
@@ -25,8 +34,8 @@ type BrokerTap interface {
 }
 
 // Tap reaches the log of the broker at a URL behind the toolkit's back, for
-// drills and checks. It does not wait for the broker. A broker without a log
-// of its own is a *URLError.
+// drills and checks. It does not wait for the broker. One that has nothing of
+// the kind is a *URLError.
 func Tap(rawURL string) (BrokerTap, error) {
 	if isKafka(rawURL) {
 		if err := checkKafka(rawURL); err != nil {
@@ -34,7 +43,13 @@ func Tap(rawURL string) (BrokerTap, error) {
 		}
 		return kafka.OpenTap(rawURL)
 	}
-	right := brokerURLs()[:2]
+	if rabbitmq.IsURL(rawURL) {
+		if err := checkRabbitMQ(rawURL); err != nil {
+			return nil, err
+		}
+		return rabbitmq.OpenTap(rawURL)
+	}
+	right := brokerURLs()[:3]
 	u, err := parse("broker", rawURL, right)
 	if err != nil {
 		return nil, err

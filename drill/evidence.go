@@ -32,6 +32,16 @@ func (f *Facts) CopyLog(ctx context.Context, t Tap, topic string) error {
 	return nil
 }
 
+const unplaceOutbox = `UPDATE outbox SET broker_partition=NULL, broker_offset=NULL`
+
+// unplace takes back what outboxes note of places: the broker has told none.
+func (f *Facts) unplace(ctx context.Context) error {
+	if _, err := f.db.ExecContext(ctx, unplaceOutbox); err != nil {
+		return fmt.Errorf("take places out of the outboxes: %w", err)
+	}
+	return nil
+}
+
 // addClients adds what clients asked for and were told, and what they did.
 func (f *Facts) addClients(ctx context.Context, requests []Request, feed *Feed) error {
 	err := insertAll(ctx, f, "client_request", []string{"request_key", "customer_id", "amount_cents", "refused"}, requests, func(r Request) [][]any {

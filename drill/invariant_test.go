@@ -75,7 +75,10 @@ var violations = map[string][]string{
 		"UPDATE outbox SET event_type='order.cancelled' WHERE event_id='o1/order.paid'",
 	},
 	"H10": {"UPDATE outbox SET causation_id='o2/order.created' WHERE event_id='o1/payment.created'; DELETE FROM inbox WHERE event_id='o2/order.created'", "UPDATE inbox SET status='REJECTED' WHERE consumer='order' AND event_id='o1/inventory.reserved'"},
-	"K1":  {"DELETE FROM broker_log WHERE event_id='o1/order.paid'", "UPDATE broker_log SET event_id='o1/order.created' WHERE event_id='o1/order.paid'"},
+	"K1": {
+		"DELETE FROM broker_log WHERE event_id='o1/order.paid'", "UPDATE broker_log SET event_id='o1/order.created' WHERE event_id='o1/order.paid'",
+		"UPDATE outbox SET broker_partition=NULL, broker_offset=NULL; DELETE FROM broker_log WHERE event_id='o1/order.paid'", // no place is told
+	},
 	"K2": {
 		"INSERT INTO broker_log VALUES('t',3,2000,'zz','order','o1',3,'h')", "UPDATE broker_log SET payload_hash='h' WHERE event_id='o1/order.paid'",
 		"DELETE FROM planted WHERE kind='foreign'", "UPDATE broker_log SET aggregate_seq=15 WHERE event_id='o1/order.paid'",
@@ -163,6 +166,21 @@ func TestInvariantsRaiseNoAlarmOnAGoodState(t *testing.T) {
 	queries, err := parseQueries(invariantQueries)
 	if err != nil || len(all) != len(queries) {
 		t.Errorf("%d of %d invariants had something to examine (%v)", len(all), len(queries), err)
+	}
+}
+
+func TestWhereNoPlaceIsToldAnEventMayStandAnywhereInTheLog(t *testing.T) {
+	f := facts(t)
+	plant(t, f, goodState())
+	plant(t, f, "UPDATE broker_log SET broker_offset=broker_offset+1000000 WHERE event_id='o1/order.completed'")
+	if ids := broken(t, f); !slices.Contains(ids, "K1") {
+		t.Errorf("it stands elsewhere than was told: %v", ids)
+	}
+	if err := f.unplace(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if ids := broken(t, f); ids != nil {
+		t.Errorf("no place was told, and alarm is given: %v", ids)
 	}
 }
 

@@ -22,6 +22,11 @@ func (r *run) prove(ctx context.Context, broker *crew) (*Report, error) {
 	if err := r.sys.Export(ctx, f); err != nil {
 		return nil, err
 	}
+	if r.sys.Unplaced {
+		if err := f.unplace(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if err := f.addClients(ctx, r.cfg.Requests, r.feed); err != nil {
 		return nil, err
 	}

@@ -23,6 +23,8 @@ type System struct {
 	Proxy *Proxy
 	// Tap reaches the broker without the proxy.
 	Tap Tap
+	// Unplaced is set where what a publisher is told says no place in the log.
+	Unplaced bool
 	// Topic is the topic of all events, Groups how many consumer groups read it.
 	Topic  string
 	Groups int

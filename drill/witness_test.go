@@ -41,6 +41,34 @@ func TestAWitnessOfKafkaCountsAnswersToWhatPublishesHoweverBytesAreCut(t *testin
 	}
 }
 
+// amqpFrame is a frame of AMQP's: a type, a channel, a length, a body and an end.
+func amqpFrame(kind byte, body string) []byte {
+	b := binary.BigEndian.AppendUint16([]byte{kind}, 7)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(body)))
+	return append(append(b, body...), 0xce)
+}
+
+func TestAWitnessOfAMQPCountsConfirmsHoweverBytesAreCut(t *testing.T) {
+	const method, header, body, heartbeat = 1, 2, 3, 8
+	ack, nack := "\x00\x3c\x00\x50\x00\x00\x00\x00\x00\x00\x00\x01\x00", "\x00\x3c\x00\x78\x00\x00\x00\x00\x00\x00\x00\x01\x00"
+	opened, delivery := "\x00\x14\x00\x0b\x00\x00\x00\x00", "\x00\x3c\x00\x3c\x00"
+	var answers []byte
+	for _, f := range [][]byte{
+		amqpFrame(method, opened), amqpFrame(method, ack), amqpFrame(heartbeat, ""), amqpFrame(method, delivery), amqpFrame(header, ack), amqpFrame(body, ack),
+		amqpFrame(method, nack), amqpFrame(method, ack), amqpFrame(body, string(amqpFrame(method, ack))), amqpFrame(heartbeat, ""),
+	} {
+		answers = append(answers, f...)
+	}
+	for size := 1; size <= len(answers); size++ {
+		w, n := &drill.AMQPWitness{}, 0
+		cut(answers, size, w.Asked)
+		cut(answers, size, func(b []byte) { n += w.Answered(b) })
+		if n != 2 {
+			t.Errorf("in pieces of %d bytes %d confirms are seen, want 2", size, n)
+		}
+	}
+}
+
 func TestAWitnessOfTextFindsItAcrossPieces(t *testing.T) {
 	for size := 1; size < 12; size++ {
 		w, n := &drill.TextWitness{Text: "+ACK"}, 0

@@ -62,6 +62,15 @@ func (t *Tap) Close() error {
 // Ready returns nil if the cluster answers.
 func (t *Tap) Ready(ctx context.Context) error { return t.cl.Ping(ctx) }
 
+// Keep does nothing: a topic keeps what comes.
+func (t *Tap) Keep(context.Context, string, []string) error { return nil }
+
+// Forget does nothing, as Keep.
+func (t *Tap) Forget(context.Context, string) error { return nil }
+
+// Places reports that an acknowledgement says where a record is.
+func (t *Tap) Places() bool { return true }
+
 // stretch is what is read of a partition: positions from and up to, but not
 // including, to.
 type stretch struct {

@@ -45,6 +45,15 @@ func (t *Tap) Close() error {
 	return nil
 }
 
+// Keep does nothing: a topic keeps what comes.
+func (t *Tap) Keep(context.Context, string, []string) error { return nil }
+
+// Forget does nothing, as Keep.
+func (t *Tap) Forget(context.Context, string) error { return nil }
+
+// Places reports that an acknowledgement says where a record is.
+func (t *Tap) Places() bool { return true }
+
 // Bounds returns the positions of the first and the last record of topic;
 // last is 0 when there was none yet.
 func (t *Tap) Bounds(ctx context.Context, topic string) (first, last int64, err error) {

@@ -20,8 +20,9 @@ const (
 )
 
 // encodeHeaders returns m's headers and their bytes.
-func encodeHeaders(m settle.Message) (amqp.Table, int) {
-	pairs := settle.WireHeaders(m)
+func encodeHeaders(m settle.Message) (amqp.Table, int) { return encodePairs(settle.WireHeaders(m)) }
+
+func encodePairs(pairs [][2]string) (amqp.Table, int) {
 	headers := make(amqp.Table, len(pairs)+1)
 	size := 0
 	var exact map[string]string

@@ -23,6 +23,8 @@ const (
 type lossyDial struct {
 	losing atomic.Bool
 	lost   atomic.Int64
+	// spared is how many confirms pass first.
+	spared atomic.Int64
 	// gone is closed when a confirm was swallowed.
 	gone chan struct{}
 	once sync.Once
@@ -68,7 +70,7 @@ func (c *lossyConn) Read(b []byte) (int, error) {
 			return 0, err
 		}
 		confirms := head[0] == frameMethod && binary.BigEndian.Uint16(rest) == classBasic && binary.BigEndian.Uint16(rest[2:]) == methodAck
-		if confirms && c.d.losing.CompareAndSwap(true, false) {
+		if confirms && c.d.losing.Load() && c.d.spared.Add(-1) < 0 && c.d.losing.CompareAndSwap(true, false) {
 			c.d.lost.Add(1)
 			c.d.once.Do(func() { close(c.d.gone) })
 			_ = c.Close()

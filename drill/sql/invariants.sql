@@ -136,9 +136,10 @@ UNION ALL SELECT o.order_id, o.status, e.event_type FROM outbox e JOIN orders o 
 -- checked: SELECT COUNT(*) FROM outbox WHERE causation_id<>''
 SELECT e.event_id, e.causation_id FROM outbox e LEFT JOIN inbox i ON i.event_id=e.causation_id AND i.consumer=e.service AND i.status IN ('APPLIED','SUCCESS','COMPENSATED') WHERE e.causation_id<>'' AND i.event_id IS NULL;
 
--- name: K1 what the outbox calls published is in the broker's log, where it says
+-- name: K1 what the outbox calls published is in the broker's log, where it says, if the broker tells places
 -- checked: SELECT COUNT(*) FROM outbox WHERE status='SENT'
-SELECT e.event_id FROM outbox e LEFT JOIN broker_log b ON b.topic=e.topic AND b.broker_partition=e.broker_partition AND b.broker_offset=e.broker_offset WHERE e.status='SENT' AND (b.event_id IS NULL OR b.event_id<>e.event_id);
+SELECT e.event_id FROM outbox e LEFT JOIN broker_log b ON b.topic=e.topic AND b.broker_partition=e.broker_partition AND b.broker_offset=e.broker_offset WHERE e.status='SENT' AND e.broker_offset IS NOT NULL AND (b.event_id IS NULL OR b.event_id<>e.event_id)
+UNION ALL SELECT e.event_id FROM outbox e LEFT JOIN broker_log b ON b.event_id=e.event_id AND b.topic=e.topic WHERE e.status='SENT' AND e.broker_offset IS NULL AND b.event_id IS NULL;
 
 -- name: K2 the broker's log holds nothing that no outbox emitted, and every payload is byte for byte what was committed
 -- checked: SELECT COUNT(*) FROM broker_log

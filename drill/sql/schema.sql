@@ -15,7 +15,7 @@ CREATE TABLE rewards (order_id TEXT PRIMARY KEY, state TEXT NOT NULL, points INT
 CREATE TABLE points_ledger (cause_event_id TEXT NOT NULL, kind TEXT NOT NULL, customer_id TEXT NOT NULL, order_id TEXT NOT NULL, points INTEGER NOT NULL);
 -- What the outside systems did, by their own books. Kinds: capture, decline, void (nothing may be captured any more), refund; coupon, revocation (no coupon any more); shipment, cancellation (no shipment any more).
 CREATE TABLE outside_ledger (system TEXT NOT NULL, idempotency_key TEXT NOT NULL, kind TEXT NOT NULL, order_id TEXT NOT NULL, customer_id TEXT NOT NULL, amount_cents INTEGER NOT NULL, created_at INTEGER NOT NULL);
--- not_before is NULL but for timers.
+-- not_before is NULL but for timers; partition and offset are NULL where the broker tells publishers no place.
 CREATE TABLE outbox (event_id TEXT PRIMARY KEY, causation_id TEXT, service TEXT NOT NULL, event_type TEXT NOT NULL, aggregate_type TEXT NOT NULL, aggregate_id TEXT NOT NULL, aggregate_seq INTEGER NOT NULL, payload_hash TEXT NOT NULL, status TEXT NOT NULL, created_at INTEGER NOT NULL, not_before INTEGER, sent_at INTEGER, topic TEXT NOT NULL, broker_partition INTEGER, broker_offset INTEGER);
 -- processed_no counts what a consumer group did in the order of its commits. payload_hash has 16 digits here: it is what the consumer noted of what it got.
 CREATE TABLE inbox (consumer TEXT NOT NULL, event_id TEXT NOT NULL, status TEXT NOT NULL, aggregate_id TEXT NOT NULL, attempts INTEGER NOT NULL, payload_hash TEXT, processed_no INTEGER NOT NULL, processed_at INTEGER NOT NULL, PRIMARY KEY (consumer, event_id));

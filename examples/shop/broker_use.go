@@ -47,7 +47,7 @@ func (u BrokerUse) instance(name string) string {
 	return u.Prefix + name
 }
 
-// UseBroker has the shop in dir use the Kafka cluster at a URL, with a topic and
+// UseBroker has the shop in dir use the Kafka or RabbitMQ at a URL, with a topic and
 // groups that no other directory's shop has. The file that holds the URL,
 // password included, can be read by its owner alone. A shop that is there
 // already may change how its cluster is reached; another one, with which it has
@@ -76,8 +76,9 @@ func UseBroker(dir, rawURL string) error {
 
 // CheckBroker returns an error if UseBroker can't take a URL. It does no I/O.
 func CheckBroker(rawURL string) error {
-	if !strings.HasPrefix(rawURL, "kafka://") {
-		return errors.New("it takes the URL of a Kafka cluster (kafka://user:password@host:port,host:port); without it the shop brings a broker of its own")
+	scheme, _, _ := strings.Cut(rawURL, "://")
+	if kindOf(scheme) == "" {
+		return errors.New("it takes the URL of Kafka (kafka://user:password@host:port,host:port) or RabbitMQ (rabbitmq://user:password@host:port/vhost); without it the shop brings a broker of its own")
 	}
 	return dial.CheckBroker(rawURL)
 }
@@ -114,16 +115,35 @@ func DropBroker(ctx context.Context, dir string) error {
 	return errors.Join(tap.Remove(ctx, use.Topic(), use.Groups()), tap.Close())
 }
 
-func sameCluster(a, b string) bool {
-	others := hostsOf(b)
-	return slices.ContainsFunc(hostsOf(a), func(host string) bool { return slices.Contains(others, host) })
+// kindOf is the broker that a URL with this scheme is of, if it is one that
+// others use, too.
+func kindOf(scheme string) string {
+	switch scheme {
+	case "kafka":
+		return "Kafka"
+	case "rabbitmq", "amqp", "amqps":
+		return "RabbitMQ"
+	}
+	return ""
 }
 
-func hostsOf(rawURL string) []string {
-	_, rest, _ := strings.Cut(rawURL, "://")
+// sameCluster reports whether two URLs have a host in common, and what is behind
+// the hosts: the virtual host.
+func sameCluster(a, b string) bool {
+	kind, hosts, vhost := placeOf(a)
+	other, others, otherVhost := placeOf(b)
+	return kind == other && vhost == otherVhost && slices.ContainsFunc(hosts, func(host string) bool { return slices.Contains(others, host) })
+}
+
+func placeOf(rawURL string) (kind string, hosts []string, vhost string) {
+	scheme, rest, _ := strings.Cut(rawURL, "://")
 	rest, _, _ = strings.Cut(rest, "?")
 	rest = rest[strings.LastIndex(rest, "@")+1:]
-	return strings.Split(strings.TrimRight(rest, "/"), ",")
+	rest, vhost, _ = strings.Cut(rest, "/")
+	if vhost == "%2F" || vhost == "%2f" {
+		vhost = ""
+	}
+	return kindOf(scheme), strings.Split(rest, ","), vhost
 }
 
 // onTopic has every event published on the shop's topic.

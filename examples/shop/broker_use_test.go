@@ -49,10 +49,31 @@ func TestADirectoryRemembersItsBrokerAndTakesNoOther(t *testing.T) {
 	if err := UseBroker(dir, "kafka://127.0.0.1:9094"); !errors.Is(err, ErrOtherBroker) {
 		t.Errorf("another cluster: %v", err)
 	}
+	if err := UseBroker(dir, "rabbitmq://u:new@127.0.0.1:9093"); !errors.Is(err, ErrOtherBroker) {
+		t.Errorf("another kind of broker: %v", err)
+	}
 	embedded := t.TempDir()
 	memberIn(t, embedded, "order")
 	if err := UseBroker(embedded, again); !errors.Is(err, ErrOtherBroker) {
 		t.Errorf("a shop with a broker of its own: %v", err)
+	}
+}
+
+func TestAShopOnRabbitMQKeepsItsVirtualHost(t *testing.T) {
+	dir := t.TempDir()
+	if err := UseBroker(dir, "rabbitmq://u:old@h:5672,i:5672/"); err != nil {
+		t.Fatal(err)
+	}
+	memberIn(t, dir, "order")
+	for _, same := range []string{"amqp://u:new@i:5672", "amqps://u:new@i:5672/%2F?tls_ca=/ca.pem"} {
+		if err := UseBroker(dir, same); err != nil {
+			t.Errorf("%s: %v", same, err)
+		}
+	}
+	for _, other := range []string{"rabbitmq://u:old@h:5672/other", "rabbitmq://u:old@j:5672/"} {
+		if err := UseBroker(dir, other); !errors.Is(err, ErrOtherBroker) {
+			t.Errorf("%s: %v", other, err)
+		}
 	}
 }
 

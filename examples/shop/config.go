@@ -45,7 +45,7 @@ type Config struct {
 	// Instance is a name that this process alone has and the next one in its
 	// place; see dial.BrokerConfig. Defaults to none.
 	Instance string
-	// Dial makes the connections to Kafka. Defaults to TCP.
+	// Dial makes the connections to Kafka and RabbitMQ. Defaults to TCP.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Roles to run in this process. Defaults to all.
 	Roles []string

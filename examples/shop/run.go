@@ -95,7 +95,7 @@ func (p *process) open(ctx context.Context) error {
 func (p *process) connect(ctx context.Context) error {
 	for {
 		b, err := dial.Broker(ctx, p.cfg.BrokerURL, dial.BrokerConfig{
-			Topics: []string{p.use.Topic()}, InstanceID: p.use.instance(p.cfg.Instance), Dial: p.cfg.Dial, Logger: p.cfg.Logger,
+			Topics: []string{p.use.Topic()}, Groups: p.use.Groups(), InstanceID: p.use.instance(p.cfg.Instance), Dial: p.cfg.Dial, Logger: p.cfg.Logger,
 		})
 		var wrong *dial.URLError
 		switch {
