@@ -100,7 +100,7 @@ type Publisher interface {
 	//
 	// ErrFenced means that another process publishes for what the messages' Lead
 	// names, or that this one has only just begun to: nothing of the batch is
-	// visible. The relay loads its state anew, by which it learns whether it
+	// acknowledged. The relay loads its state anew, by which it learns whether it
 	// still leads, and publishes with a higher Load.
 	//
 	// Publish may be called from several goroutines, but the caller has at most

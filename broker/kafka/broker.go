@@ -51,6 +51,8 @@ type Broker struct {
 	// idle are the producers of this life, of which there were so many.
 	idle  []producer
 	lives int
+	// fences are those of what relays lead.
+	fences map[led]*fence
 	// declared are the topics that were made or looked at.
 	declared map[string]bool
 }
@@ -66,7 +68,8 @@ func Open(ctx context.Context, url string, cfg Config) (*Broker, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	b := &Broker{cfg: cfg, at: at, link: newLink(cfg.Log), busy: make(chan struct{}, maxProducers), declared: map[string]bool{}}
+	cfg.Fence = cfg.Fence || at.fence
+	b := &Broker{cfg: cfg, at: at, link: newLink(cfg.Log), busy: make(chan struct{}, maxProducers), fences: map[led]*fence{}, declared: map[string]bool{}}
 	b.life, b.close = context.WithCancelCause(context.Background())
 	b.end, b.cut = context.WithCancel(context.Background())
 	if b.cl, err = kgo.NewClient(b.connecting()...); err != nil {
@@ -146,6 +149,7 @@ func (b *Broker) Close() error {
 	b.calls.Wait()
 	b.cut()
 	b.renew()
+	b.endFences()
 	b.cl.Close()
 	return nil
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// send commits offsets, and returns the first error of the request or of a
-// partition in its answer.
-func (m *member) send(ctx context.Context, offsets map[string]map[int32]kgo.EpochOffset) error {
+// send commits offsets of cl's group, and returns the first error of the request
+// or of a partition in its answer.
+func send(ctx context.Context, cl *kgo.Client, offsets map[string]map[int32]kgo.EpochOffset) error {
 	var failed error
-	m.cl.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse, err error) {
+	cl.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse, err error) {
 		if failed = err; err != nil {
 			return
 		}

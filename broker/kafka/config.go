@@ -32,6 +32,11 @@ type Config struct {
 	// larger one is refused for good before it is sent. Topics that are made
 	// take as much. Defaults to 2 MiB.
 	MaxRecordBytes int
+	// Fence publishes what a relay sends in transactions, under a transactional id
+	// for each outbox and lane: a relay that was replaced and wakes up publishes
+	// nothing that consumers see who read what is committed. It costs throughput
+	// and time; the URL's fence=true sets it, too. Defaults to false.
+	Fence bool
 	// InstanceID is the static membership of this process in each group that
 	// it joins: a restart within the session's time moves no partitions. Each
 	// process needs one of its own. Defaults to none.

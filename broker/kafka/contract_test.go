@@ -155,10 +155,11 @@ func (r *rig) foreign(t testing.TB, key string, value []byte, headers map[string
 	}
 }
 
-// log reads the topic from its beginning to its end.
+// log reads the topic from its beginning to its end, as those do who read what
+// is committed.
 func (r *rig) log(t testing.TB) []settle.Record {
 	t.Helper()
-	ends, err := r.admin.ListEndOffsets(t.Context(), r.topic)
+	ends, err := r.admin.ListCommittedOffsets(t.Context(), r.topic)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +170,7 @@ func (r *rig) log(t testing.TB) []settle.Record {
 		}
 	})
 	reader, err := kgo.NewClient(kgo.SeedBrokers(r.raw.OptValue(kgo.SeedBrokers).([]string)...), kgo.ConsumeTopics(r.topic),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,8 +185,10 @@ func (r *rig) log(t testing.TB) []settle.Record {
 		}
 		fetches.EachRecord(func(f *kgo.Record) {
 			rec := settle.Record{Position: f.Offset, Raw: f.Value, At: settle.Coordinates{Topic: f.Topic, Partition: int(f.Partition), Offset: f.Offset}}
-			rec.Event, rec.DecodeErr = settle.DecodeEnvelope(f.Value, nil)
-			all = append(all, rec)
+			if !f.Attrs.IsControl() {
+				rec.Event, rec.DecodeErr = settle.DecodeEnvelope(f.Value, nil)
+				all = append(all, rec)
+			}
 			if f.Offset+1 >= left[f.Partition] {
 				delete(left, f.Partition)
 			}

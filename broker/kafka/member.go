@@ -241,7 +241,7 @@ func (m *member) commitOf(ctx context.Context, workers map[place]*worker) bool {
 	}
 	bounded, cancel := context.WithTimeout(ctx, 2*m.b.cfg.Timeout)
 	defer cancel()
-	err := m.send(bounded, offsets)
+	err := send(bounded, m.cl, offsets)
 	if ctx.Err() == nil {
 		m.tellCommit(err)
 	}

@@ -84,8 +84,16 @@ func (b *Broker) renew() {
 // defaults. Cancellation makes Publish end in time: what was in flight then may
 // be held or not, and is published again.
 func (b *Broker) producing() []kgo.Opt {
+	return append(b.sending(), kgo.AllowIdempotentProduceCancellation())
+}
+
+// transacting are those of one that publishes in transactions.
+func (b *Broker) transacting(id string) []kgo.Opt {
+	return append(b.sending(), kgo.TransactionalID(id), kgo.TransactionTimeout(transactionTime))
+}
+
+func (b *Broker) sending() []kgo.Opt {
 	return append(b.connecting(),
-		kgo.AllowIdempotentProduceCancellation(),
 		kgo.ProducerBatchCompression(kgo.ZstdCompression(), kgo.Lz4Compression(), kgo.NoCompression()),
 		kgo.ProducerBatchMaxBytes(int32(b.cfg.MaxRecordBytes+recordOverhead)),
 		kgo.ManualFlushing(),

@@ -30,14 +30,21 @@ type publication struct {
 	// failed holds, per key, the first message that failed: it holds back the
 	// later ones.
 	failed map[string]int
+	// torn is the first error of a record that was handed over.
+	torn error
+}
+
+func newPublication(b *Broker, ctx context.Context, batch []settle.Message) *publication {
+	return &publication{b: b, ctx: ctx, batch: batch, receipts: make([]settle.Receipt, len(batch)), broken: map[string]error{}, failed: map[string]int{}}
 }
 
 // Publish implements settle.Publisher. All of the batch is handed to a client,
 // which then sends what goes to one partition together and in order. What it
 // does not send any more is unknown to the broker or held: it is ScopeBroker
-// and will be published again.
+// and will be published again. With Config.Fence a relay's batch is visible all
+// at once, or not at all.
 func (b *Broker) Publish(ctx context.Context, batch []settle.Message) []settle.Receipt {
-	p := publication{b: b, ctx: ctx, batch: batch, receipts: make([]settle.Receipt, len(batch)), broken: map[string]error{}, failed: map[string]int{}}
+	p := newPublication(b, ctx, batch)
 	if err := b.begin(); err != nil {
 		for i := range p.receipts {
 			p.receipts[i].Err = err
@@ -49,19 +56,28 @@ func (b *Broker) Publish(ctx context.Context, batch []settle.Message) []settle.R
 	p.ctx, cancel = context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(b.end, cancel)()
+	if b.cfg.Fence && len(batch) > 0 && batch[0].Epoch > 0 {
+		p.fenced()
+	} else {
+		p.plain()
+	}
+	return p.receipts
+}
+
+// plain publishes without a transaction.
+func (p *publication) plain() {
 	var err error
-	if p.with, err = b.producer(p.ctx); err != nil {
+	if p.with, err = p.b.producer(p.ctx); err != nil {
 		for i := range p.receipts {
 			p.receipts[i].Err = classify(err)
 		}
-		return p.receipts
+		return
 	}
 	p.declare()
 	p.produce()
 	p.settle()
 	p.letGo()
-	b.release(p.with)
-	return p.receipts
+	p.b.release(p.with)
 }
 
 func topicOf(m settle.Message) string {
@@ -193,6 +209,11 @@ func (p *publication) record(i int) (*kgo.Record, error) {
 
 func (p *publication) answered(i int, r *kgo.Record, err error) {
 	if err != nil {
+		p.mu.Lock()
+		if p.torn == nil {
+			p.torn = err
+		}
+		p.mu.Unlock()
 		p.fail(i, err)
 		return
 	}

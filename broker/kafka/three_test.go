@@ -167,13 +167,16 @@ func (l *load) check(t testing.TB, r *rig) {
 
 func TestThreeNodesThatAreKilledPausedAndRestartedLoseNothing(t *testing.T) {
 	c := threeForTest(t)
+	killed := func(t *testing.T, r *rig) {
+		leader := r.leader(t)
+		c.run("kill", leader)
+		time.Sleep(8 * time.Second)
+		c.run("start", leader)
+	}
+	const fenced = "leader killed, published in transactions"
 	for name, fault := range map[string]func(t *testing.T, r *rig){
-		"leader killed": func(t *testing.T, r *rig) {
-			leader := r.leader(t)
-			c.run("kill", leader)
-			time.Sleep(8 * time.Second)
-			c.run("start", leader)
-		},
+		"leader killed": killed,
+		fenced:          killed,
 		"leader paused": func(t *testing.T, r *rig) {
 			leader := r.leader(t)
 			c.run("pause", leader)
@@ -195,7 +198,13 @@ func TestThreeNodesThatAreKilledPausedAndRestartedLoseNothing(t *testing.T) {
 			defer b.Close()
 			s := newSink()
 			leave := r.join(t, b, "g-"+r.topic, s)
-			l := r.load(t, b, 4)
+			var pub settle.Publisher = b
+			if name == fenced {
+				relay := r.lead(t, kafka.Config{ConnectTimeout: patience, Log: j.logger()}, r.topic, 1)
+				defer relay.Close()
+				pub = relay
+			}
+			l := r.load(t, pub, 4)
 			time.Sleep(2 * time.Second)
 			fault(t, r)
 			time.Sleep(3 * time.Second)

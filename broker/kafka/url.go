@@ -21,6 +21,7 @@ type address struct {
 	hosts []string
 	sasl  sasl.Mechanism
 	tls   *tls.Config
+	fence bool
 }
 
 // CheckURL reports what is wrong with a URL, without showing any of it that
@@ -37,6 +38,7 @@ func CheckURL(rawURL string) error {
 //	tls_ca=/path      or against the authorities in this file
 //	tls_name=host     the name that the certificate must be for; the host's by default
 //	sasl=MECHANISM    scram-sha-512, the default with a user, scram-sha-256 or plain
+//	fence=true        publish in transactions that keep a replaced relay out; see Config.Fence
 func parseURL(rawURL string) (address, error) {
 	a, options, err := splitURL(rawURL)
 	if err != nil || options.Get("tls") != "true" {
@@ -83,12 +85,13 @@ func splitURL(rawURL string) (a address, options url.Values, err error) {
 	if err := checkOptions(options); err != nil {
 		return a, nil, err
 	}
+	a.fence = options.Get("fence") == "true"
 	a.sasl, err = mechanism(user, options.Get("sasl"))
 	return a, options, err
 }
 
 func checkOptions(options url.Values) error {
-	known := []string{"tls", "tls_ca", "tls_name", "sasl"}
+	known := []string{"tls", "tls_ca", "tls_name", "sasl", "fence"}
 	for name, values := range options {
 		switch {
 		case !slices.Contains(known, name):
@@ -96,6 +99,9 @@ func checkOptions(options url.Values) error {
 		case len(values) > 1:
 			return fmt.Errorf("the option %q is there twice", name)
 		}
+	}
+	if fence := options.Get("fence"); options.Has("fence") && fence != "true" && fence != "false" {
+		return errors.New("fence is true or false")
 	}
 	switch tls := options.Get("tls"); {
 	case options.Has("tls") && tls != "true" && tls != "false":
