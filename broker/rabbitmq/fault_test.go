@@ -241,6 +241,28 @@ func TestAQueueThatIsDeletedUnderItsConsumerIsMadeAgain(t *testing.T) {
 	c.await(t, "all events", func() bool { return c.has(second) })
 }
 
+func TestAMemberWhoseQueueOfMembersIsMadeAgainByOthersIsCounted(t *testing.T) {
+	r := newRig(t, serverForTest(t))
+	r.introduce(t, "g")
+	c := newCollector()
+	b := closing(t, r.open(t, r.config()))
+	c.subscribe(t, b, "g", r.topic)
+	first := events(r.topic, "k", 26)
+	publishAll(t, b, first)
+	c.await(t, "all events", func() bool { return c.has(first) })
+	members := r.topic + ".g.members"
+	if _, err := r.ch.QueueDelete(members, false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(patience)
+	for n := 0; n != 1; time.Sleep(20 * time.Millisecond) {
+		found, err := r.ch.QueueDeclare(members, true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
+		if n = found.Consumers; err != nil || time.Now().After(deadline) {
+			t.Fatalf("%d members are counted, want 1: %v", n, err)
+		}
+	}
+}
+
 func TestConnectionsThatAreClosedAreMadeAgainAndToldOnce(t *testing.T) {
 	r := newRig(t, serverForTest(t))
 	r.introduce(t, "g")

@@ -153,15 +153,16 @@ func (m *member) attached() bool {
 	return true
 }
 
-// bury forgets workers that have lost their queues, and returns what the broker
-// said of the first.
+// bury forgets workers that have ended. It reports whether some have lost their
+// queues, and returns what the broker said of the first.
 func (m *member) bury(s *session) (some bool, err error) {
 	for _, at := range m.places() {
 		w := m.workers[at]
 		select {
 		case <-w.ended:
 			m.release(s, at)
-			if some = true; err == nil {
+			some = some || !w.idle
+			if err == nil {
 				err = w.err
 			}
 		default:
@@ -190,6 +191,7 @@ func (m *member) declare(s *session) error {
 			m.b.owned.Go(func() {
 				for range found { // nothing belongs here
 				}
+				_ = ch.Close() // the queue was deleted, and this member is not counted any more
 			})
 		}
 		return nil
@@ -261,48 +263,11 @@ func (m *member) take(ctx context.Context, s *session, at place) (bool, error) {
 	if n, err := m.consumers(s, queue); n > 0 || err != nil {
 		return false, err
 	}
-	if locked, err := m.lock(s, queue); !locked {
+	if locked, err := m.b.lock(s, queue); !locked {
 		return false, err
 	}
 	m.workers[at] = newWorker(ctx, m, s, at, queue)
 	return true, nil
-}
-
-// lock makes sure that of members who find a queue free at once one takes it.
-// The others would be standbys there, and believe that they work.
-func (m *member) lock(s *session, queue string) (bool, error) {
-	m.b.mu.Lock()
-	taken := m.b.owners[queue]
-	m.b.owners[queue] = true
-	m.b.mu.Unlock()
-	if taken {
-		return false, nil
-	}
-	err := m.b.alone(s, func(ch *amqp.Channel) error {
-		_, err := ch.QueueDeclare(ownerName(queue), false, false, true, false, amqp.Table{"x-queue-type": "classic"})
-		return err
-	})
-	if err == nil {
-		return true, nil
-	}
-	m.b.mu.Lock()
-	delete(m.b.owners, queue)
-	m.b.mu.Unlock()
-	if code(err) == amqp.ResourceLocked {
-		return false, nil
-	}
-	return false, fmt.Errorf("lock queue %q: %w", queue, explain(err))
-}
-
-func (m *member) unlock(s *session, queue string) {
-	// An error is the connection's end, and with it the lock's.
-	_ = m.b.alone(s, func(ch *amqp.Channel) error {
-		_, err := ch.QueueDelete(ownerName(queue), false, false, false)
-		return err
-	})
-	m.b.mu.Lock()
-	defer m.b.mu.Unlock()
-	delete(m.b.owners, queue)
 }
 
 // give lets another member have a partition: the delivery in flight may end,
@@ -315,7 +280,7 @@ func (m *member) give(s *session, at place) {
 // release gives up the partition of a worker that has ended.
 func (m *member) release(s *session, at place) {
 	delete(m.workers, at)
-	m.unlock(s, queueName(at.topic, m.s.Group, at.number))
+	m.b.unlock(s, queueName(at.topic, m.s.Group, at.number))
 }
 
 // end leaves the group on this connection.

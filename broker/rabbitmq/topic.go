@@ -102,8 +102,8 @@ func (b *Broker) declareGroup(s *session, topic, group string) error {
 	if err := b.notMore(s, topic, group); err != nil {
 		return err
 	}
+	inner := groupName(topic, group)
 	err := b.alone(s, func(ch *amqp.Channel) error {
-		inner := groupName(topic, group)
 		if err := ch.ExchangeDeclare(inner, kindHash, true, false, false, false, amqp.Table{hashHeader: settle.HeaderAggregateID}); err != nil {
 			return err
 		}
@@ -112,22 +112,60 @@ func (b *Broker) declareGroup(s *session, topic, group string) error {
 				return err
 			}
 		}
-		for n := range b.cfg.Partitions {
-			name := queueName(topic, group, n)
-			if _, err := ch.QueueDeclare(name, true, false, false, false, b.arguments(topic, group)); err != nil {
-				return err
-			}
-			if err := ch.QueueBind(name, weight, inner, false, nil); err != nil {
-				return err
-			}
-		}
-		return ch.ExchangeBind(inner, "#", topic, false, nil)
+		return nil
 	})
+	for n := 0; n < b.cfg.Partitions && err == nil; n++ {
+		err = b.declarePartition(s, topic, group, n)
+	}
+	if err == nil {
+		err = b.alone(s, func(ch *amqp.Channel) error { return ch.ExchangeBind(inner, "#", topic, false, nil) })
+	}
 	if err != nil {
-		known := classify(err)
-		return fmt.Errorf("declare group %q of topic %q: %w", group, topic, known)
+		return fmt.Errorf("declare group %q of topic %q: %w", group, topic, classify(err))
 	}
 	return nil
+}
+
+// declarePartition makes a queue and binds it. A queue that was deleted under
+// its consumer is made again by whoever holds its lock, and that is its
+// consumer's member: RabbitMQ 3 lets a channel that hears of the deletion late
+// consume from the new queue of the name, does not tell it, and loses what it
+// sends it.
+func (b *Broker) declarePartition(s *session, topic, group string, n int) error {
+	queue := queueName(topic, group, n)
+	declare := func(ch *amqp.Channel) error {
+		if _, err := ch.QueueDeclare(queue, true, false, false, false, b.arguments(topic, group)); err != nil {
+			return err
+		}
+		return ch.QueueBind(queue, weight, groupName(topic, group), false, nil)
+	}
+	there, err := b.isThere(s, queue)
+	if err != nil {
+		return err
+	}
+	if there {
+		return b.alone(s, declare)
+	}
+	locked, err := b.lock(s, queue)
+	if !locked {
+		return err // its owner makes it
+	}
+	defer b.unlock(s, queue)
+	return b.alone(s, declare)
+}
+
+func (b *Broker) isThere(s *session, queue string) (bool, error) {
+	err := b.alone(s, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		return err
+	})
+	switch {
+	case code(err) == amqp.NotFound:
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look for queue %q: %w", queue, classify(err))
+	}
+	return true, nil
 }
 
 // arguments of a partition's queue. What was delivered too often goes to the
@@ -148,15 +186,8 @@ func (b *Broker) arguments(topic, group string) amqp.Table {
 // others, and events would go on coming into them.
 func (b *Broker) notMore(s *session, topic, group string) error {
 	name := queueName(topic, group, b.cfg.Partitions)
-	err := b.alone(s, func(ch *amqp.Channel) error {
-		_, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
+	if there, err := b.isThere(s, name); !there {
 		return err
-	})
-	switch {
-	case code(err) == amqp.NotFound:
-		return nil
-	case err != nil:
-		return fmt.Errorf("look for queue %q: %w", name, classify(err))
 	}
 	return &settle.PublishError{Scope: settle.ScopeTopic, Err: fmt.Errorf("group %q of topic %q has more queues than the %d declared: there is %q, and nobody would read it", group, topic, b.cfg.Partitions, name)}
 }

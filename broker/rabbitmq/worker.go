@@ -11,6 +11,11 @@ import (
 	"github.com/settlemq/settle"
 )
 
+// renewAfter is how long a worker waits for a record before it consumes anew: a
+// channel that RabbitMQ 3 sends nothing any more looks like an idle one, see
+// declarePartition, and others make queues again, too.
+const renewAfter = time.Minute
+
 // worker delivers what comes from one queue, one call at a time. Its channel is
 // its own: a delivery tag means nothing on another, and is never used there.
 type worker struct {
@@ -28,6 +33,8 @@ type worker struct {
 	// the broker said so.
 	ended chan struct{}
 	err   error
+	// idle says that it has ended because nothing came, see renewAfter.
+	idle bool
 
 	mu      sync.Mutex
 	waiting []amqp.Delivery
@@ -153,6 +160,8 @@ func (w *worker) stop() {
 
 func (w *worker) run(ctx context.Context) {
 	p := settle.Partition{Topic: w.at.topic, Number: w.at.number}
+	renew := time.NewTimer(renewAfter)
+	defer renew.Stop()
 	for {
 		records, last, stopped := w.take()
 		switch {
@@ -161,6 +170,9 @@ func (w *worker) run(ctx context.Context) {
 		case len(records) == 0:
 			select {
 			case <-w.more:
+			case <-renew.C:
+				w.idle = true
+				return
 			case <-ctx.Done():
 				return
 			}
@@ -173,6 +185,7 @@ func (w *worker) run(ctx context.Context) {
 		if err := w.ch.Ack(last, true); err != nil {
 			return
 		}
+		renew.Reset(renewAfter)
 	}
 }
 
