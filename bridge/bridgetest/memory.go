@@ -23,7 +23,10 @@ type Memory struct {
 	// what comes again another identity. LoseReturns says that a return was taken
 	// which was not. ReturnFails, when not nil, is asked before each return; its
 	// error is returned after the message was taken if taken is true.
+	// LoseAcks is how many acknowledgements are lost on their way, after the sink
+	// has kept the letters.
 	AckEarly, Forget, LoseReturns bool
+	LoseAcks                      int
 	ReturnFails                   func(r bridge.Return) (taken bool, err error)
 
 	mu       sync.Mutex
@@ -114,12 +117,21 @@ func (s *source) Letters(ctx context.Context, sink bridge.Sink) error {
 			m.ack(letters)
 		}
 		if sink(ctx, letters) == nil {
-			m.ack(letters)
+			if !m.acksAreLost() {
+				m.ack(letters)
+			}
 		} else if !pause(ctx, time.Millisecond) {
 			return nil
 		}
 	}
 	return nil
+}
+
+func (m *Memory) acksAreLost() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.LoseAcks--
+	return m.LoseAcks >= 0
 }
 
 func pause(ctx context.Context, d time.Duration) bool {
