@@ -2,6 +2,7 @@ package rabbitmq_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -151,20 +152,24 @@ func (c *climber) harness(t testing.TB) bridgetest.Harness {
 	}
 }
 
-func TestLettersThatAConsumerRepublishesKeepTheContract(t *testing.T) {
-	at := serverForTest(t)
-	bridgetest.Run(t, func(t testing.TB) bridgetest.Harness { return newClimber(t, at, time.Minute).harness(t) })
-}
-
 func TestLettersOfAConsumerThatOnlyRejectsKeepTheContract(t *testing.T) {
 	at := serverForTest(t)
 	bridgetest.Run(t, func(t testing.TB) bridgetest.Harness {
+		t.(*testing.T).Parallel() // they wait most of the time
 		c := newClimber(t, at, time.Millisecond)
 		h := c.harness(t)
 		h.GiveUp = func(testing.TB, bridgetest.Failure) { c.reject(2) }
 		h.Without = []string{bridgetest.AbilityCause}
 		return h
 	})
+}
+
+func TestLettersThatAConsumerRepublishesKeepTheContract(t *testing.T) {
+	at := serverForTest(t)
+	if os.Getenv("SETTLE_TEST_ALL") == "" {
+		t.Skip("runs with SETTLE_TEST_ALL=1: those of a consumer that rejects are in the plain run")
+	}
+	bridgetest.Run(t, func(t testing.TB) bridgetest.Harness { return newClimber(t, at, time.Minute).harness(t) })
 }
 
 // letters reads n letters of a group.
