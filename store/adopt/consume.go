@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/settlemq/settle/store/migrate"
@@ -20,7 +21,9 @@ type ConsumeLog struct {
 	Columns map[string]string `json:"columns"`
 	// Limits are how many characters the columns of text take; 0: any number.
 	Limits map[string]int `json:"limits"`
-	Zone   string         `json:"zone"`
+	// Charsets are those of the columns of text, where columns have their own.
+	Charsets map[string]string `json:"charsets,omitempty"`
+	Zone     string            `json:"zone"`
 	// Status gives the words of each kind; the first is the one written.
 	Status map[string][]string `json:"status"`
 }
@@ -63,15 +66,46 @@ func (c *ConsumeLog) KindOf(word string) string {
 // Holds reports whether a text fits into a column. What does not is in no row
 // that a foreign consumer has written.
 func (c *ConsumeLog) Holds(column, text string) bool {
-	return c.Limits[column] == 0 || utf8.RuneCountInString(text) <= c.Limits[column]
+	switch limit := c.Limits[column]; {
+	case limit > 0 && utf8.RuneCountInString(text) > limit:
+		return false
+	case strings.HasSuffix(text, " ") && c.padded(column):
+		return false
+	}
+	return !strings.ContainsFunc(text, func(r rune) bool { return r > c.highest(column) })
 }
 
-// Cut shortens a text to what a column takes.
+// padded reports whether a column loses the spaces that a text ends with.
+func (c *ConsumeLog) padded(column string) bool {
+	return strings.HasPrefix(c.Columns[column], "char(") || strings.HasPrefix(c.Columns[column], "character(")
+}
+
+// highest is the last rune that a column surely holds.
+func (c *ConsumeLog) highest(column string) rune {
+	switch c.Charsets[column] {
+	case "", "utf8mb4":
+		return utf8.MaxRune
+	case "utf8mb3", "utf8":
+		return 0xFFFF
+	}
+	return unicode.MaxASCII
+}
+
+// Cut makes a text one that a column takes.
 func (c *ConsumeLog) Cut(column, text string) string {
 	if c.Holds(column, text) {
 		return text
 	}
-	return string([]rune(text)[:c.Limits[column]])
+	runes := []rune(text)
+	if limit := c.Limits[column]; limit > 0 && len(runes) > limit {
+		runes = runes[:limit]
+	}
+	for i := range runes {
+		if runes[i] > c.highest(column) {
+			runes[i] = '?'
+		}
+	}
+	return strings.TrimRight(string(runes), " ")
 }
 
 // Classic reports whether the table has the columns of a consume log.

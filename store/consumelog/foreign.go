@@ -150,7 +150,7 @@ type ForeignWrite struct {
 func (f *Foreign) Tell(it *Item, s *Step, own bool, bizKey func(*Item) string) (writes []ForeignWrite) {
 	for _, id := range s.Supersede {
 		if f.Holds("message_id", id) {
-			writes = append(writes, ForeignWrite{Act: ForeignFinish, Claim: Claim{EventID: id, Word: f.Word(migrate.ConsumeSuccess)}})
+			writes = append(writes, ForeignWrite{Act: ForeignFinish, Claim: Claim{EventID: id, BizKey: f.Cut("biz_key", bizKey(it)), Word: f.Word(migrate.ConsumeSuccess)}})
 		}
 	}
 	if !f.Covers(it) || f.told[it.EventID] {

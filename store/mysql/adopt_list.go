@@ -38,11 +38,14 @@ func (a *Adopt) run(ctx context.Context, l *adoptLook) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	files, err := l.is.layout(true)
+	files, err := l.is.layout(!l.alone)
 	if err != nil {
 		return err
 	}
 	if err := migrate.Up(ctx, db, migrate.MySQL, files); err != nil {
+		return err
+	}
+	if err := putShared(ctx, db, l.shared); err != nil || l.alone {
 		return err
 	}
 	decided, err := json.Marshal(l.adoption)

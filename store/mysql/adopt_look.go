@@ -27,6 +27,10 @@ type adoptLook struct {
 	// outbox: it has an outbox of its own.
 	outbox           bool
 	adoption, before *adoption
+	// shared is the consume log that is there, nil for none; alone is true where
+	// there is no outbox beside it.
+	shared *sharedLog
+	alone  bool
 }
 
 func newLook(cfg migrate.AdoptConfig, is server) *adoptLook {
@@ -37,8 +41,18 @@ func newLook(cfg migrate.AdoptConfig, is server) *adoptLook {
 }
 
 func (a *Adopt) look(ctx context.Context, l *adoptLook) error {
+	if err := a.present(ctx, l); err != nil || l.Refused() {
+		return err
+	}
+	if err := a.consumeLog(ctx, l); err != nil || l.alone || l.Refused() {
+		return err
+	}
+	if l.outbox {
+		l.Refuse("database %s has an outbox of its own; name another for Settle's tables in the URL", plain(l.own))
+		return nil
+	}
 	for _, step := range []func(context.Context, *adoptLook) error{
-		a.present, a.find, a.columns, a.zone, a.payload, a.topics, a.statuses, a.ids, a.count, a.others,
+		a.find, a.columns, a.zone, a.payload, a.topics, a.statuses, a.ids, a.count, a.others,
 	} {
 		if err := step(ctx, l); err != nil || l.Refused() {
 			return err
@@ -52,11 +66,6 @@ const hasOutbox = `SELECT count(*) > 0 FROM information_schema.tables WHERE tabl
 
 // present reads what was decided before.
 func (a *Adopt) present(ctx context.Context, l *adoptLook) error {
-	if a.cfg.ConsumeLog != "" {
-		l.Plan.ConsumeLog = a.cfg.ConsumeLog
-		l.Refuse("a consume log of another owner is shared on PostgreSQL only; without --consume-log the outbox is adopted, and consumers of Settle use a log of their own")
-		return nil
-	}
 	if !l.there {
 		return nil
 	}
@@ -75,7 +84,6 @@ func (a *Adopt) present(ctx context.Context, l *adoptLook) error {
 		return err
 	}
 	if l.outbox {
-		l.Refuse("database %s has an outbox of its own; name another for Settle's tables in the URL", plain(l.own))
 		return nil
 	}
 	err := l.db.QueryRowContext(ctx, hasAdoption).Scan(&adopted)

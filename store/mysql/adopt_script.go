@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,7 +24,7 @@ const (
 
 // script is what Run would run, as one text.
 func (a *Adopt) script(ctx context.Context, l *adoptLook) (string, error) {
-	files, err := l.is.layout(true)
+	files, err := l.is.layout(!l.alone)
 	if err != nil {
 		return "", err
 	}
@@ -46,9 +47,19 @@ func (a *Adopt) script(ctx context.Context, l *adoptLook) (string, error) {
 			b.WriteString(strings.TrimSpace(s) + ";\n")
 		}
 	}
-	say("Settle's own tables; nothing is made in the database of "+l.Plan.Table, scriptSession, scriptReads,
+	say("Settle's own tables; nothing is made in the database of "+cmp.Or(l.Plan.Table, l.Plan.ConsumeLog), scriptSession, scriptReads,
 		fmt.Sprintf(makeOwn, quoted(l.own), l.is.exact), "USE "+quoted(l.own))
 	b.WriteString(steps)
+	if l.shared != nil {
+		shared, err := json.Marshal(l.shared)
+		if err != nil {
+			return "", err
+		}
+		say("how the consume log is shared", bounded(putSharedLog, literal(string(shared))))
+	}
+	if l.alone {
+		return b.String(), nil
+	}
 	say("how the table is read", append(l.adoption.views(l.own), bounded(putAdoption, literal(string(decided))))...)
 	if l.Plan.Adopted {
 		return b.String(), nil

@@ -55,7 +55,9 @@ func newClassic(t testing.TB, tables string) *classic {
 		_ = c.db.Close()
 	})
 	for statement := range strings.SplitSeq(tables, ";") {
-		c.exec(statement)
+		if statement != "" {
+			c.exec(statement)
+		}
 	}
 	return c
 }

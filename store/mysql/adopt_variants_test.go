@@ -153,7 +153,6 @@ func TestWhatCanNotBeAdoptedIsSaidInOneSentence(t *testing.T) {
 		"no number":       {"UPDATE t_outbox_event SET status = '0'; ALTER TABLE t_outbox_event MODIFY status TINYINT NOT NULL", "the column is a number", migrate.AdoptConfig{Status: map[string][]string{migrate.StatusSent: {"1"}}}},
 		"too long a word": {"SELECT 1", "the column has 16 characters", migrate.AdoptConfig{Status: map[string][]string{migrate.StatusDead: {"GIVEN_UP_FOR_EVER"}}}},
 		"no such word":    {"ALTER TABLE t_outbox_event MODIFY status ENUM('PENDING','SENT') NOT NULL", "the type of the column has no such word", migrate.AdoptConfig{Status: map[string][]string{migrate.StatusDead: {"DEAD"}}}},
-		"a consume log":   {"SELECT 1", "shared on PostgreSQL only", migrate.AdoptConfig{ConsumeLog: "t_message_consume_log"}},
 		"an own outbox":   {"SELECT 1", "tables of others", migrate.AdoptConfig{}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -44,6 +44,11 @@ func (s *Store) open(ctx context.Context, url string) error {
 	if s.adopted, err = s.server.loadAdoption(ctx, first); err != nil {
 		return err
 	}
+	log, err := s.server.loadSharedLog(ctx, first)
+	if err != nil {
+		return err
+	}
+	s.shared = newSharing(log)
 	if s.adopted.sweepable() {
 		s.project, s.status = newProjection(s.adopted), newStatusSweep(s.adopted)
 	}

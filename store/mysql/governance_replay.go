@@ -248,6 +248,9 @@ func (g *Governance) Discard(ctx context.Context, a govern.Act, ids ...int64) ([
 		if err := discard(ctx, d, l); err != nil {
 			return "", err
 		}
+		if err := g.s.shared.discarded(ctx, d, l); err != nil {
+			return "", err
+		}
 		_, err := d.do(ctx, endDiscarded, d.now, d.By, l.id)
 		return "", err
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/settlemq/settle"
@@ -21,7 +22,7 @@ func (a *apply) load(db context.Context) (consumelog.Facts, error) {
 	if err := guard(db, a.tx, a.w); err != nil {
 		return consumelog.Facts{}, err
 	}
-	if err := a.record(db); err != nil {
+	if err := a.claimAndRecord(db); err != nil {
 		return consumelog.Facts{}, fmt.Errorf("record events of group %s: %w", a.w.Group, err)
 	}
 	var now timeColumn
@@ -32,7 +33,7 @@ func (a *apply) load(db context.Context) (consumelog.Facts, error) {
 	}
 	a.now = now.Time
 	f := consumelog.NewFacts(a.now)
-	f.Floor, f.AllFresh = floor.Time, len(a.own) == len(a.items)
+	f.Floor, f.AllFresh = floor.Time, len(a.own) == len(a.items) && (a.shared == nil || a.shared.AllClaimed(a.items))
 	for i := range a.items {
 		it := &a.items[i]
 		if _, before := f.Logged[it.EventID]; !before && a.own[it.EventID] {
@@ -46,6 +47,17 @@ func (a *apply) load(db context.Context) (consumelog.Facts, error) {
 		return f, fmt.Errorf("read state of group %s: %w", a.w.Group, err)
 	}
 	return f, nil
+}
+
+// claimAndRecord inserts the rows of new events, those that foreign consumers
+// see first.
+func (a *apply) claimAndRecord(db context.Context) error {
+	if a.shared != nil {
+		if err := a.shared.claims(db, a); err != nil {
+			return err
+		}
+	}
+	return a.record(db)
 }
 
 // loadMore reads what is only needed where something waits, or was seen before.
@@ -73,6 +85,11 @@ func (a *apply) loadMore(db context.Context, f *consumelog.Facts, waiting bool) 
 		if err := a.loadLog(db, f); err != nil {
 			return err
 		}
+		if a.shared != nil {
+			if err := a.shared.load(db, a, f); err != nil {
+				return err
+			}
+		}
 		if err := a.loadEffects(db, f); err != nil {
 			return err
 		}
@@ -86,6 +103,9 @@ func (a *apply) loadMore(db context.Context, f *consumelog.Facts, waiting bool) 
 		if err := a.loadSeqs(db, f); err != nil {
 			return err
 		}
+	}
+	if a.shared != nil {
+		a.shared.Merge(a.items, a.own, f)
 	}
 	return a.loadPassed(db, f)
 }
@@ -209,6 +229,11 @@ func (a *apply) loadLog(db context.Context, f *consumelog.Facts) error {
 
 // loggable are the events of which a row may have been there before.
 func (a *apply) loggable(f *consumelog.Facts) []string {
+	return slices.DeleteFunc(a.related(f), func(id string) bool { return a.own[id] })
+}
+
+// related are the events of the items and of their lineages, in order.
+func (a *apply) related(f *consumelog.Facts) []string {
 	want := map[string]bool{}
 	for i := range a.items {
 		it := &a.items[i]
@@ -223,14 +248,7 @@ func (a *apply) loggable(f *consumelog.Facts) []string {
 			want[m.EventID] = true
 		}
 	}
-	var ids []string
-	for id := range want {
-		if !a.own[id] {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return ids
+	return slices.Sorted(maps.Keys(want))
 }
 
 func (a *apply) eachLog(db context.Context, query string, ids []string, do func(id string, r consumelog.LogRow)) error {

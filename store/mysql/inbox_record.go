@@ -184,6 +184,11 @@ func (a *apply) logFirst(ctx context.Context, i int, s *consumelog.Step) error {
 // log writes the log rows of a step: the item's own and those it supersedes.
 func (a *apply) log(db context.Context, i int, s *consumelog.Step) error {
 	it := &a.items[i]
+	if a.shared != nil {
+		if err := a.shared.tell(db, a, it, s); err != nil {
+			return err
+		}
+	}
 	if s.Forget {
 		_, err := a.tx.ExecContext(db, deleteLog, a.w.Group, it.EventID)
 		return err

@@ -25,13 +25,15 @@ const (
 
 // apply is one transaction of Inbox.Apply.
 type apply struct {
-	in    *Inbox
-	watch *watched // below tx
-	tx    *sql.Tx
-	w     *settle.Work
-	how   manner
-	items []consumelog.Item
-	now   time.Time
+	in *Inbox
+	// shared is what foreign consumers know of; nil: there are none.
+	shared *shared
+	watch  *watched // below tx
+	tx     *sql.Tx
+	w      *settle.Work
+	how    manner
+	items  []consumelog.Item
+	now    time.Time
 	// known are the events of which there is a log row, as far as was read.
 	known map[string]bool
 	// own are those of which this transaction has inserted it.
@@ -69,7 +71,7 @@ func (in *Inbox) transact(ctx context.Context, w *settle.Work, how manner, handl
 	// ends only when a server does not answer a commit.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	a := &apply{in: in, w: w, how: how, known: map[string]bool{}, busy: map[string]bool{}}
+	a := &apply{in: in, w: w, how: how, shared: in.share(w.Group), known: map[string]bool{}, busy: map[string]bool{}}
 	if err := a.begin(life, db, conn); err != nil {
 		o.err = fmt.Errorf("begin transaction: %w", err)
 		return o

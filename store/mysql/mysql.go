@@ -51,6 +51,8 @@ type Store struct {
 	adopted *adoption
 	project projection
 	status  statusSweep
+	// shared is the consume log that foreign consumers write to; nil: none do.
+	shared *sharing
 }
 
 // Open connects to the database at url (mysql://user:password@host:port/name)

@@ -77,7 +77,7 @@ func (h *shared) tell(b *pgx.Batch, a *apply, it *consumelog.Item, s *consumelog
 	for _, w := range h.Tell(it, s, a.own[it.EventID], bizKey) {
 		switch w.Act {
 		case consumelog.ForeignFinish:
-			b.Queue(h.finish, now, group, w.EventID, w.Word)
+			b.Queue(h.finish, now, group, w.EventID, w.Word, w.BizKey)
 		case consumelog.ForeignDrop:
 			b.Queue(h.drop, group, w.EventID)
 		case consumelog.ForeignClaim:

@@ -88,7 +88,7 @@ WHERE consumer_group = $2 AND message_id = $3 AND status::text = $5 AND consumed
 	endShared    = `UPDATE %[1]s SET status = $4::text::%[2]s, consumed_at = %[3]s WHERE consumer_group = $2 AND message_id = $3 AND status NOT IN (%[4]s)`
 	changeShared = `UPDATE %[1]s SET status = $3::text::%[2]s WHERE consumer_group = $1 AND message_id = $2`
 	dropShared   = `DELETE FROM %s WHERE consumer_group = $1 AND message_id = $2`
-	finishShared = `INSERT INTO %[1]s AS l (consumer_group, message_id, status, consumed_at) VALUES ($2, $3, $4::text::%[2]s, %[3]s)
+	finishShared = `INSERT INTO %[1]s AS l (consumer_group, message_id, %[5]sstatus, consumed_at) SELECT $2, i.message_id, %[6]s$4::text::%[2]s, %[3]s FROM (SELECT $3::text AS message_id, $5::text AS biz_key) i
 ON CONFLICT (consumer_group, message_id) DO UPDATE SET status = excluded.status, consumed_at = excluded.consumed_at WHERE l.status NOT IN (%[4]s)`
 )
 
@@ -110,6 +110,6 @@ func newSharing(l *sharedLog) *sharing {
 		change:    fmt.Sprintf(changeShared, table, status),
 		end:       fmt.Sprintf(endShared, table, status, now, l.done()),
 		drop:      fmt.Sprintf(dropShared, table),
-		finish:    fmt.Sprintf(finishShared, table, status, now, l.done()),
+		finish:    fmt.Sprintf(finishShared, table, status, now, l.done(), biz, from),
 	}
 }
