@@ -55,6 +55,11 @@ type Broker struct {
 
 var _ settle.Broker = (*Broker)(nil)
 
+// newBroker is a broker without connections.
+func newBroker(at address, cfg Config) *Broker {
+	return &Broker{cfg: cfg.withDefaults(), at: at, declared: map[string]bool{}, owners: map[string]bool{}}
+}
+
 // Open connects to the broker at url, see CheckURL, and declares cfg.Topics
 // with the queues of cfg.Groups. It blocks until that is done, for at most
 // cfg.ConnectTimeout; a refusal ends it at once. From then on connections are
@@ -64,7 +69,7 @@ func Open(ctx context.Context, url string, cfg Config) (*Broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{cfg: cfg.withDefaults(), at: at, declared: map[string]bool{}, owners: map[string]bool{}}
+	b := newBroker(at, cfg)
 	b.publishing, b.consuming = newLink(b, "publishing"), newLink(b, "consuming")
 	b.life, b.close = context.WithCancelCause(context.Background())
 	b.links, b.cutLinks = context.WithCancel(context.Background())

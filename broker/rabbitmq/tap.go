@@ -53,8 +53,7 @@ func OpenTap(url string) (*Tap, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Broker{cfg: Config{Name: "settle", Timeout: tapTimeout}.withDefaults(), at: at, declared: map[string]bool{}}
-	return &Tap{b: b, planted: map[string]settle.Coordinates{}, sought: map[string]int64{}}, nil
+	return &Tap{b: newBroker(at, Config{Timeout: tapTimeout}), planted: map[string]settle.Coordinates{}, sought: map[string]int64{}}, nil
 }
 
 // Close ends the connection.
