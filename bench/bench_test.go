@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -14,8 +15,9 @@ import (
 
 // TestMain lets the test's own program be a contender, as the bench's is.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == carryWord {
-		if err := carry(os.Args[2:]); err != nil {
+	words := map[string]func([]string) error{carryWord: carry, turnWord: takeTurn}
+	if len(os.Args) > 1 && words[os.Args[1]] != nil {
+		if err := words[os.Args[1]](os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -279,8 +281,31 @@ func TestADocumentKeepsWhatPeopleHaveWritten(t *testing.T) {
 	}
 }
 
+func TestADocumentKeepsWhatOtherRunsHaveMeasured(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "benchmarks.md")
+	first := shown("PostgreSQL", "MariaDB")
+	if err := first.write(path); err != nil {
+		t.Fatal(err)
+	}
+	again := shown("MariaDB")
+	again.Parts[0].Relays[0].Rate = 654321
+	if err := again.write(path); err != nil {
+		t.Fatal(err)
+	}
+	broker := report{Brokers: []brokerPart{{Name: "kafka", Server: "Kafka 4, one node", Publish: []wayRow{{Title: "raw client", Rates: []float64{700, 777777, 800000}, Rate: 777777, Ratio: 1}}}}}
+	if err := broker.write(path); err != nil {
+		t.Fatal(err)
+	}
+	document, _ := os.ReadFile(path)
+	for part, want := range map[string]int{"123,456": 2, "654,321": 2, "777,777": 1, "700 – 800,000": 1, "- PostgreSQL 1": 1, "- MariaDB 1": 1, "- Kafka 4": 1} {
+		if got := strings.Count(string(document), part); got != want {
+			t.Errorf("%q is there %d times, want %d, in:\n%s", part, got, want, document)
+		}
+	}
+}
+
 func TestThePasswordIsNotInTheDocument(t *testing.T) {
-	for _, args := range [][]string{{"--db", "postgres://u:secret@h/d", "--rounds", "1"}, {"-db=mysql,postgres://u:secret@h/d", "--rounds", "1"}} {
+	for _, args := range [][]string{{"--db", "postgres://u:secret@h/d", "--rounds", "1"}, {"-db=mysql,postgres://u:secret@h/d", "--rounds", "1"}, {"--broker", "rabbitmq://u:secret@h/", "--rounds", "1"}} {
 		if got := command(args); got != "go run -C bench . --rounds 1" {
 			t.Errorf("%v is shown as %q", args, got)
 		}
@@ -302,6 +327,60 @@ func TestDatabasesAreNamedOrGivenAsURLs(t *testing.T) {
 		if got := strings.Join(names, " "); got != want || err != nil != (want == "") {
 			t.Errorf("--db %q means %q, %v; want %q", db, got, err, want)
 		}
+	}
+}
+
+func TestBrokersAreNamedOrGivenAsURLs(t *testing.T) {
+	t.Setenv("SETTLE_TEST_POSTGRES", "postgres://a/b")
+	t.Setenv("SETTLE_TEST_MYSQL", "mysql://a/b")
+	t.Setenv("SETTLE_TEST_KAFKA", "kafka://h")
+	t.Setenv("SETTLE_TEST_RABBITMQ", "")
+	for args, want := range map[string]string{"--broker kafka": "kafka", "--broker rabbitmq://h,kafka --db postgres://c/d": "rabbitmq kafka", "--broker rabbitmq": "", "--broker pulsar": "", "--broker kafka --db mysql": "", "--broker kafka --db postgres,mysql": ""} {
+		cfg, err := parse(strings.Fields(args), io.Discard)
+		var names []string
+		for _, a := range cfg.brokers {
+			names = append(names, a.target.name)
+		}
+		if got := strings.Join(names, " "); err != nil != (want == "") || err == nil && got != want {
+			t.Errorf("%s means %q, %v; want %q", args, got, err, want)
+		}
+	}
+}
+
+func TestAMeterNoticesWhatIsMissingTwiceOrOutOfOrder(t *testing.T) {
+	m := newMeter(4, 8, 1, 2)
+	for _, n := range []int{2, 0, 0, 1} { // 2 and 0 are of one key
+		if err := m.count(eventID(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := m.passage(); err == nil {
+		t.Error("an event is missing, and nobody says so")
+	}
+	if m.count(eventID(8)) == nil || m.count("42") == nil {
+		t.Error("an event that is none of ours was taken")
+	}
+	if err := m.count(eventID(7)); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := m.passage(); err != nil || p.Twice != 1 || p.Disorder != 1 || p.Rate <= 0 {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+func TestABrokersGoalsAreJudged(t *testing.T) {
+	p := brokerPart{Name: "kafka", Publish: []wayRow{{Name: rawName, Rates: []float64{90, 100, 300}}, {Name: "settle", Rates: []float64{95, 89, 80}}},
+		Read: []wayRow{{Name: rawName, Rates: []float64{100}}, {Name: "settle", Rates: []float64{80}}},
+		Drain: []drainRow{{Name: "kafka-" + rawName, p50s: []float64{1}}, {Name: "kafka-lean", Rates: []float64{100}}, {Name: "kafka-settle", p50s: []float64{2.6}},
+			{Name: "kafka-replication", Rates: []float64{100}}, {Name: "kafka-watermill", Rates: []float64{10.1}}}}
+	p.summarise()
+	p.judge()
+	var got []string
+	for _, g := range p.Goals {
+		got = append(got, g.Verdict)
+	}
+	if want := "MISSED met met MISSED MISSED"; strings.Join(got, " ") != want {
+		t.Errorf("verdicts %v, want %s", got, want)
 	}
 }
 

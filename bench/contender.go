@@ -22,10 +22,16 @@ type contender struct {
 type conditions struct {
 	url string
 	out *sink
+	// broker is the URL of the one to publish to, at the topic drainTopic; "" for
+	// those that publish into the sink.
+	broker string
 	// lease is how long a process that was killed may hold up its successor,
 	// for those that have leases; 0 is their default.
 	lease time.Duration
 }
+
+// drainTopic is where events from a table go.
+const drainTopic = "settle-bench-drain"
 
 // rawName is what others are compared with.
 const rawName = "raw"

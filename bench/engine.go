@@ -23,6 +23,9 @@ type engine struct {
 	aims       aims
 }
 
+// drainEngine is the database from which events go to real brokers.
+const drainEngine = "postgres"
+
 func engines() []engine { return []engine{onPostgres(), onMySQL()} }
 
 func engineNames() []string {
@@ -48,6 +51,15 @@ func (e engine) contender(name string) (contender, bool) {
 	for _, c := range e.contenders {
 		if c.name == name {
 			return c, true
+		}
+	}
+	if e.name == drainEngine {
+		for _, t := range targets() {
+			for _, c := range t.carriers {
+				if c.name == name {
+					return c, true
+				}
+			}
 		}
 	}
 	return contender{}, false

@@ -75,11 +75,15 @@ func (p *part) judge(a aims) {
 
 // atLeast adds a goal; nothing that is wanted is only reported.
 func (p *part) atLeast(name string, got, want float64, unit string) {
+	p.Goals = append(p.Goals, atLeast(name, got, want, unit))
+}
+
+func atLeast(name string, got, want float64, unit string) goal {
 	g := goal{name, fmt.Sprintf("≥ %g %s", want, unit), fmt.Sprintf("%.2f", got), verdict(got >= want)}
 	if want == 0 {
 		g.Want, g.Verdict = unit, reported
 	}
-	p.Goals = append(p.Goals, g)
+	return g
 }
 
 // adopted compares the relay that writes statuses with those that live by them.

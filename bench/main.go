@@ -31,12 +31,15 @@ func start(ctx context.Context, args []string, out, said io.Writer) error {
 	if len(args) > 0 && args[0] == carryWord {
 		return carry(args[1:])
 	}
+	if len(args) > 0 && args[0] == turnWord {
+		return takeTurn(args[1:])
+	}
 	cfg, err := parse(args, said)
 	if err != nil {
 		return err
 	}
 	r, err := measure(ctx, cfg, command(args), said)
-	if r.Interrupted {
+	if ctx.Err() != nil {
 		cfg.document = "" // it may replace one that is whole
 		return errors.Join(err, r.deliver(cfg, out))
 	}
@@ -46,16 +49,32 @@ func start(ctx context.Context, args []string, out, said io.Writer) error {
 	return r.deliver(cfg, out)
 }
 
-// measure runs the bench on each database in turn.
+// measure runs the bench on each broker in turn, or else on each database.
 func measure(ctx context.Context, cfg config, command string, said io.Writer) (r report, err error) {
-	began := time.Now()
-	r = report{Date: began.UTC().Truncate(time.Minute), Command: command, Machine: lookAround(), Events: cfg.events, Rounds: cfg.rounds, Rate: cfg.rate}
+	machine := lookAround()
+	about := func(began time.Time) run {
+		return run{Date: began.UTC().Truncate(time.Minute), Command: command, Machine: machine, Events: cfg.events, Rounds: cfg.rounds, Rate: cfg.rate,
+			Took: time.Since(began).Seconds(), Interrupted: ctx.Err() != nil}
+	}
+	for _, at := range cfg.brokers {
+		began := time.Now()
+		p, err := measureAt(ctx, at, cfg, said)
+		p.Run = about(began)
+		r.Brokers = append(r.Brokers, p)
+		if err != nil {
+			return r, fmt.Errorf("on %s: %w", at.target.name, err)
+		}
+	}
+	if len(cfg.brokers) > 0 {
+		return r, nil
+	}
 	for _, at := range cfg.servers {
+		began := time.Now()
 		p, err := measureOn(ctx, at, cfg, said)
-		if len(p.Relays) > 0 {
+		if p.Run = about(began); len(p.Relays) > 0 {
 			r.Parts = append(r.Parts, p)
 		}
-		if r.Took, r.Interrupted = time.Since(began).Seconds(), ctx.Err() != nil; err != nil {
+		if err != nil {
 			return r, fmt.Errorf("on %s: %w", at.engine.name, err)
 		}
 	}
@@ -108,8 +127,10 @@ func (r *report) deliver(cfg config, out io.Writer) error {
 			return err
 		}
 	}
-	if _, err := fmt.Fprintln(out, r.told()); err != nil {
-		return err
+	for _, told := range r.runs() {
+		if _, err := fmt.Fprintln(out, told); err != nil {
+			return err
+		}
 	}
 	for _, t := range r.tables() {
 		if err := t.text(out); err != nil {

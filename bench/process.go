@@ -41,7 +41,7 @@ func (s *stand) start(ctx context.Context) (*process, error) {
 	cmd := exec.CommandContext(ctx, program, carryWord, s.engine.name, s.contender.name, s.path, strconv.Itoa(s.capacity()),
 		strconv.Itoa(s.keys), strconv.Itoa(poisoned), lease.String())
 	// Not an argument: it holds a password, and arguments are seen by all.
-	cmd.Env = append(os.Environ(), "SETTLE_BENCH_DATABASE="+s.server.url(s.place))
+	cmd.Env = append(os.Environ(), "SETTLE_BENCH_DATABASE="+s.server.url(s.place), "SETTLE_BENCH_BROKER="+s.broker)
 	p := &process{cmd: cmd, said: &tail{}, ended: make(chan struct{})}
 	cmd.Stderr = p.said
 	if p.stdin, err = cmd.StdinPipe(); err != nil {
@@ -136,5 +136,5 @@ func carry(args []string) error {
 		cancel()
 	}()
 	b.head.Ready.Store(1)
-	return c.carry(ctx, conditions{url: os.Getenv("SETTLE_BENCH_DATABASE"), out: &sink{board: b, keys: keys, poisoned: poisoned}, lease: lease})
+	return c.carry(ctx, conditions{url: os.Getenv("SETTLE_BENCH_DATABASE"), broker: os.Getenv("SETTLE_BENCH_BROKER"), out: &sink{board: b, keys: keys, poisoned: poisoned}, lease: lease})
 }

@@ -32,17 +32,39 @@ func replication() contender {
 
 // follower is a connection that a slot's changes arrive on.
 type follower struct {
-	conn     *pgconn.PgConn
-	out      *sink
-	columns  map[string]int
-	envelope []byte
-	// done is the end of the last transaction published, unacked how many
-	// events were since the last acknowledgement.
+	conn    *pgconn.PgConn
+	columns map[string]int
+	// take publishes an event, or hands it over. settled tells up to which end of
+	// a transaction all is published, given the last that was handed over; 0 is
+	// nothing new.
+	take    func(ctx context.Context, e *settle.Event) error
+	settled func(end pglogrepl.LSN) pglogrepl.LSN
+	// done is the end of the last transaction taken, unacked how many events
+	// were since the last acknowledgement.
 	done    pglogrepl.LSN
 	unacked int
 }
 
 func carryReplication(ctx context.Context, c conditions) error {
+	var envelope []byte
+	return follow(ctx, c, &follower{
+		take: func(ctx context.Context, e *settle.Event) error {
+			envelope = settle.AppendEnvelope(envelope[:0], e)
+			for ctx.Err() == nil {
+				err := c.out.publish(e.ID, envelope)
+				if !errors.Is(err, errRefused) {
+					return err
+				}
+				pause(ctx, 100*time.Millisecond)
+			}
+			return ctx.Err()
+		},
+		settled: func(end pglogrepl.LSN) pglogrepl.LSN { return end },
+	})
+}
+
+// follow reads the slot until ctx is done.
+func follow(ctx context.Context, c conditions, f *follower) error {
 	work := context.WithoutCancel(ctx)
 	u, err := url.Parse(c.url)
 	if err != nil {
@@ -63,7 +85,7 @@ func carryReplication(ctx context.Context, c conditions) error {
 	// A context of each read would cost a goroutine of each.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Conn().SetReadDeadline(time.Now()) })
 	defer stop()
-	f := follower{conn: conn, out: c.out}
+	f.conn = conn
 	for {
 		if err := f.next(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -144,15 +166,7 @@ func (f *follower) insert(ctx context.Context, columns []*pglogrepl.TupleDataCol
 		Topic: string(data("topic")), Version: int(integerOf(data("version"))), ContentType: string(data("content_type")),
 		OccurredAt: instantOf(data("occurred_at")), AppendedAt: instantOf(data("appended_at")), Payload: data("payload"),
 	}
-	f.envelope = settle.AppendEnvelope(f.envelope[:0], &e)
-	for ctx.Err() == nil {
-		err := f.out.publish(e.ID, f.envelope)
-		if !errors.Is(err, errRefused) {
-			return err
-		}
-		pause(ctx, 100*time.Millisecond)
-	}
-	return ctx.Err()
+	return f.take(ctx, &e)
 }
 
 // acknowledge tells the slot that all up to the last whole transaction is
@@ -162,7 +176,11 @@ func (f *follower) acknowledge() error {
 		return nil
 	}
 	f.unacked = 0
-	return pglogrepl.SendStandbyStatusUpdate(context.Background(), f.conn, pglogrepl.StandbyStatusUpdate{WALWritePosition: f.done})
+	at := f.settled(f.done)
+	if at == 0 {
+		return nil
+	}
+	return pglogrepl.SendStandbyStatusUpdate(context.Background(), f.conn, pglogrepl.StandbyStatusUpdate{WALWritePosition: at})
 }
 
 func integerOf(b []byte) int64 {

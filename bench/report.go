@@ -1,24 +1,44 @@
 package main
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
-// report is one run, as --json writes it.
+// report is what one run has shown, as --json writes it, or several.
 type report struct {
+	Parts   []part       `json:"databases"`
+	Brokers []brokerPart `json:"brokers"`
+}
+
+// run says when and how a part was measured.
+type run struct {
 	Date    time.Time `json:"date"`
 	Command string    `json:"command"`
 	Machine machine   `json:"machine"`
 	Events  int       `json:"events"`
 	Rounds  int       `json:"rounds"`
 	Rate    int       `json:"steady_events_per_second"`
-	// Took is the time of the whole run in seconds.
+	// Took is its time in seconds.
 	Took float64 `json:"seconds"`
 	// Interrupted: it was ended before all rounds were done.
-	Interrupted bool   `json:"interrupted"`
-	Parts       []part `json:"databases"`
+	Interrupted bool `json:"interrupted,omitempty"`
+}
+
+// told is where and how it was measured.
+func (r run) told() string {
+	m := r.Machine
+	s := fmt.Sprintf("%s · %d CPUs, %s, %.0f GB, %s, %s · %s events of %d bytes, %s keys, %d rounds, %.0f s", r.Date.Format("2006-01-02 15:04 MST"), m.CPUs, m.CPU, m.MemoryGB, m.System, m.Go,
+		count(float64(r.Events)), payloadBytes, count(keys), r.Rounds, r.Took)
+	if r.Interrupted {
+		s += " · INTERRUPTED: medians of the rounds that were done"
+	}
+	return s
 }
 
 // part is what was measured on one database.
 type part struct {
+	Run       run           `json:"run"`
 	Database  database      `json:"database"`
 	Relays    []relayRow    `json:"relays"`
 	Consumers []consumerRow `json:"consumers"`

@@ -31,7 +31,7 @@ func (r *report) tables() []table {
 			all = append(all, t.show())
 		}
 	}
-	return all
+	return append(all, r.brokerTables()...)
 }
 
 // blocks fills a table with the rows of each database.
@@ -88,7 +88,7 @@ func told(v float64) string {
 }
 
 func (r *report) steadyTable() table {
-	t := table{title: fmt.Sprintf("Relay: commit to publish in ms at %s/s, open loop; and a SIGKILL", count(float64(r.Rate))),
+	t := table{title: fmt.Sprintf("Relay: commit to publish in ms at %s/s, open loop; and a SIGKILL", count(float64(r.Parts[0].Run.Rate))),
 		head: []string{"", "p50", "p99", "p99.9", "lost", "sent twice after SIGKILL"},
 		note: "Lost: published never, by a relay that was not killed. SIGKILL comes at half way of a backlog, at full speed: what is sent twice is the batch in hand."}
 	return r.blocks(t, func(t *table, p part) {
@@ -164,20 +164,26 @@ func (r *report) goalTable() table {
 	})
 }
 
-// told is where and how it was measured.
-func (r *report) told() string {
-	m := r.Machine
-	s := fmt.Sprintf("%s · %d CPUs, %s, %.0f GB, %s, %s", r.Date.Format("2006-01-02 15:04 MST"), m.CPUs, m.CPU, m.MemoryGB, m.System, m.Go)
+// runs tells of each part what it was measured on, and how.
+func (r *report) runs() (all []string) {
+	add := func(server string, of run) {
+		all = append(all, server+"\n  "+of.told()+"\n  "+of.Command)
+	}
 	for _, p := range r.Parts {
 		d := p.Database
-		s += fmt.Sprintf(" · %s, %s, a commit costs %.2f ms", d.title(), d.Durable, d.CommitMS)
-		if d.OtherSessions > 0 {
-			s += fmt.Sprintf(" (%d OTHER SESSIONS were connected: its logs hold theirs, too)", d.OtherSessions)
-		}
+		add(d.told(), p.Run)
 	}
-	s += fmt.Sprintf(" · %s events of 256 bytes, %s keys, %d rounds, %.0f s", count(float64(r.Events)), count(keys), r.Rounds, r.Took)
-	if r.Interrupted {
-		s += " · INTERRUPTED: medians of the rounds that were done"
+	for _, p := range r.Brokers {
+		add(p.Server+"; from "+p.Database.told(), p.Run)
+	}
+	return all
+}
+
+// told is a database with what it costs to be durable.
+func (d database) told() string {
+	s := fmt.Sprintf("%s, %s, a commit costs %.2f ms", d.title(), d.Durable, d.CommitMS)
+	if d.OtherSessions > 0 {
+		s += fmt.Sprintf(" (%d OTHER SESSIONS were connected: its logs hold theirs, too)", d.OtherSessions)
 	}
 	return s
 }

@@ -27,6 +27,8 @@ type trial struct {
 	hold     hold
 	// kill ends the process at half way; another then goes on.
 	kill bool
+	// broker is the URL of the one that it publishes to; "" for the null sink.
+	broker string
 	// rate of events a second that are stored while the contender runs; 0
 	// stores all before.
 	rate int
