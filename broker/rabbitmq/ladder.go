@@ -119,15 +119,15 @@ func (b *Broker) climbable(ctx context.Context, l ladder) error {
 // last one would go both to the next and to the dead ones, by what is bound.
 func (b *Broker) sameSteps(s *session, l ladder) error {
 	n := len(l.steps)
-	more, err := b.exists(s, l.step(n+1))
+	more, err := b.isThere(s, l.step(n+1))
 	if err != nil {
 		return err
 	}
-	first, err := b.exists(s, l.step(1))
+	first, err := b.isThere(s, l.step(1))
 	if err != nil {
 		return err
 	}
-	last, err := b.exists(s, l.step(n))
+	last, err := b.isThere(s, l.step(n))
 	if err != nil {
 		return err
 	}
@@ -138,25 +138,11 @@ func (b *Broker) sameSteps(s *session, l ladder) error {
 		l.queue, n, l.step(1), l.choice())
 }
 
-func (b *Broker) exists(s *session, queue string) (bool, error) {
-	err := b.alone(s, func(ch *amqp.Channel) error {
-		_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-		return err
-	})
-	if code(err) == amqp.NotFound {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("look for queue %q: %w", queue, classify(err))
-	}
-	return true, nil
-}
-
 // build makes all of a ladder, from its end to its beginning: nothing comes to
 // where it can't go on. The last step is there first, so that one whose making
 // was interrupted is known from one of another number of steps.
 func (b *Broker) build(ch *amqp.Channel, l ladder) error {
-	if _, err := ch.QueueDeclare(l.dead(), true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
+	if _, err := ch.QueueDeclare(l.dead(), true, false, false, false, resting()); err != nil {
 		return err
 	}
 	for n := len(l.steps); n > 0; n-- {
@@ -203,6 +189,12 @@ func (l ladder) route(ch *amqp.Channel) error {
 		}
 	}
 	return ch.QueueBind(l.dead(), l.step(len(l.steps)), l.choice(), false, nil)
+}
+
+// resting are the arguments of what keeps dead letters. RabbitMQ 4 drops what
+// was in somebody's hands 20 times, where nothing is said.
+func resting() amqp.Table {
+	return amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(1_000_000_000)}
 }
 
 // waiting are the arguments of a step. All that wait there wait equally long,

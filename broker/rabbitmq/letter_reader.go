@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -13,6 +15,10 @@ import (
 // errLeft ends reading on a channel: a queue was deleted, or the broker has
 // closed the channel.
 var errLeft = errors.New("RabbitMQ has ended the reading of a queue of dead letters")
+
+// errSilent ends reading on a channel on which nothing came from a queue for
+// renewAfter: one that RabbitMQ 3 sends nothing any more looks like an idle one.
+var errSilent = errors.New("nothing came")
 
 // letterReader reads on one channel.
 type letterReader struct {
@@ -24,6 +30,8 @@ type letterReader struct {
 	// won't be read any more.
 	arrived chan arrival
 	lost    chan struct{}
+	// heard is when something came from each queue.
+	heard map[string]time.Time
 	// held is what did not fit into the last batch.
 	held *arrival
 	seen twins
@@ -39,7 +47,7 @@ type arrival struct {
 
 func newLetterReader(of *letterSource, s *session, sink bridge.Sink) *letterReader {
 	n := len(of.g.Dead)
-	return &letterReader{letterSource: of, s: s, sink: sink, arrived: make(chan arrival, n*letterPrefetch), lost: make(chan struct{}, n)}
+	return &letterReader{letterSource: of, s: s, sink: sink, heard: map[string]time.Time{}, arrived: make(chan arrival, n*letterPrefetch), lost: make(chan struct{}, n)}
 }
 
 // run reads until ctx is done, or an error. A queue that has no leader does not
@@ -62,6 +70,9 @@ func (r *letterReader) run(ctx context.Context) error {
 	}
 	// Crash here: what was delivered and not acknowledged is delivered again.
 	defer func() { _ = r.s.within(r.ch.Close) }()
+	for _, queue := range r.g.Dead {
+		r.heard[queue] = time.Now()
+	}
 	for {
 		batch, err := r.gather(ctx)
 		if err == nil {
@@ -101,25 +112,14 @@ func (r *letterReader) attach() (err error) {
 // gather returns what is there, within the bounds of a batch, and waits for the
 // first.
 func (r *letterReader) gather(ctx context.Context) ([]arrival, error) {
-	var batch []arrival
-	size := 0
-	if r.held != nil {
-		batch, size = append(batch, *r.held), len(r.held.Body)
-		r.held = nil
+	batch, err := r.first(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if len(batch) == 0 {
+	for size := len(batch[0].Body); len(batch) < bridge.MaxLetters; {
 		select {
 		case a := <-r.arrived:
-			batch, size = append(batch, a), len(a.Body)
-		case <-r.lost:
-			return nil, r.ended()
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	for len(batch) < bridge.MaxLetters {
-		select {
-		case a := <-r.arrived:
+			r.heard[a.queue] = time.Now()
 			if size += len(a.Body); size > bridge.MaxBytes {
 				r.held = &a
 				return batch, nil
@@ -130,6 +130,30 @@ func (r *letterReader) gather(ctx context.Context) ([]arrival, error) {
 		}
 	}
 	return batch, nil
+}
+
+func (r *letterReader) first(ctx context.Context) ([]arrival, error) {
+	if a := r.held; a != nil {
+		r.held = nil
+		return []arrival{*a}, nil
+	}
+	var times []time.Time
+	for _, heard := range r.heard {
+		times = append(times, heard)
+	}
+	silent := time.NewTimer(time.Until(slices.MinFunc(times, time.Time.Compare).Add(renewAfter)))
+	defer silent.Stop()
+	select {
+	case a := <-r.arrived:
+		r.heard[a.queue] = time.Now()
+		return []arrival{a}, nil
+	case <-r.lost:
+		return nil, r.ended()
+	case <-silent.C:
+		return nil, errSilent
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 func (r *letterReader) ended() error {

@@ -88,8 +88,11 @@ func (s *letterSource) follow(ctx context.Context, sink bridge.Sink) error {
 		case amqp.NotFound, amqp.AccessRefused, amqp.PreconditionFailed, amqp.ResourceLocked, amqp.NotAllowed:
 			return explain(err)
 		}
-		if r.came {
+		if r.came || errors.Is(err, errSilent) {
 			wait, troubled = firstWait, ""
+		}
+		if errors.Is(err, errSilent) {
+			continue
 		}
 		if now := err.Error(); now != troubled && !on.conn.IsClosed() { // its end is told of the connection
 			troubled = now

@@ -107,12 +107,11 @@ func (b *Broker) declareGroup(s *session, topic, group string) error {
 		if err := ch.ExchangeDeclare(inner, kindHash, true, false, false, false, amqp.Table{hashHeader: settle.HeaderAggregateID}); err != nil {
 			return err
 		}
-		for _, name := range []string{deadName(topic, group), membersName(topic, group)} {
-			if _, err := ch.QueueDeclare(name, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
-				return err
-			}
+		if _, err := ch.QueueDeclare(deadName(topic, group), true, false, false, false, resting()); err != nil {
+			return err
 		}
-		return nil
+		_, err := ch.QueueDeclare(membersName(topic, group), true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
+		return err
 	})
 	for n := 0; n < b.cfg.Partitions && err == nil; n++ {
 		err = b.declarePartition(s, topic, group, n)
