@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/bridge"
 	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/relay"
 	"github.com/settlemq/settle/store/migrate"
@@ -55,6 +56,8 @@ type Database struct {
 	Inbox settle.Inbox[*sql.Tx]
 	// Governance is what people look at and act on.
 	Governance govern.Store
+	// Bridge keeps dead letters of consumers that are not ours.
+	Bridge bridge.Store
 	// Reader takes reads outside of transactions; it can't write.
 	Reader *sql.DB
 
@@ -126,7 +129,7 @@ func Store(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, erro
 	if err != nil {
 		return nil, foreign(err, sqlite.ErrForeign)
 	}
-	return &Database{Outbox: s, Dialect: SQLite, Log: s.Log(), NewLog: func() relay.Store { return s.Log() }, Inbox: s.Inbox(), Governance: s.Governance(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
+	return &Database{Outbox: s, Dialect: SQLite, Log: s.Log(), NewLog: func() relay.Store { return s.Log() }, Inbox: s.Inbox(), Governance: s.Governance(), Bridge: s.Bridge(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
 }
 
 func openPostgres(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, error) {
@@ -134,7 +137,7 @@ func openPostgres(ctx context.Context, rawURL string, cfg StoreConfig) (*Databas
 	if err != nil {
 		return nil, foreign(err, postgres.ErrForeign)
 	}
-	return &Database{Outbox: s, Dialect: Postgres, Log: s.Log(), NewLog: func() relay.Store { return s.Log() }, Inbox: s.Inbox(), Governance: s.Governance(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
+	return &Database{Outbox: s, Dialect: Postgres, Log: s.Log(), NewLog: func() relay.Store { return s.Log() }, Inbox: s.Inbox(), Governance: s.Governance(), Bridge: s.Bridge(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
 }
 
 func openMySQL(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, error) {
@@ -142,7 +145,7 @@ func openMySQL(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, 
 	if err != nil {
 		return nil, foreign(err, mysql.ErrForeign)
 	}
-	return &Database{Outbox: s, Dialect: MySQL, Log: s.Log(), NewLog: func() relay.Store { return s.Log() }, Inbox: s.Inbox(), Governance: s.Governance(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
+	return &Database{Outbox: s, Dialect: MySQL, Log: s.Log(), NewLog: func() relay.Store { return s.Log() }, Inbox: s.Inbox(), Governance: s.Governance(), Bridge: s.Bridge(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
 }
 
 // foreign makes one error of what each kind of database has of its own.

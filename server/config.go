@@ -48,6 +48,8 @@ type SourceConfig struct {
 	// OtherRelay is OtherRelayWarn or OtherRelayUnready.
 	OtherRelay string      `yaml:"other_relay" doc:"what follows when another relay is seen at work on an adopted table. warn: the log and /readyz say so; unready: /readyz answers 503 as well" default:"warn"`
 	Relay      RelayConfig `yaml:"relay" doc:"outbox to broker"`
+	// Bridges are of consumer groups that are not ours.
+	Bridges map[string]BridgeConfig `yaml:"bridges" doc:"consumer groups that are not ours: their dead letters are brought into db, each group under its name"`
 }
 
 // What SourceConfig.Durability may be, where empty is strict, and

@@ -12,7 +12,7 @@ import (
 // Health is what GET /readyz answers.
 type Health struct {
 	// Ready is true when every source leads or stands by, and no other relay is
-	// seen at work on one that says other_relay: unready.
+	// seen at work on one that says other_relay: unready; and every bridge does.
 	Ready   bool                      `json:"ready"`
 	Sources map[string]SourceStanding `json:"sources"`
 	// Embedded is how the embedded broker stands; nil without one.
@@ -25,6 +25,9 @@ func (s *Server) Health() Health {
 	h.Ready = len(h.Sources) > 0
 	for _, standing := range h.Sources {
 		h.Ready = h.Ready && standing.State.reachable() && !standing.contested
+		for _, b := range standing.Bridges {
+			h.Ready = h.Ready && b.State.reachable()
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

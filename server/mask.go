@@ -17,6 +17,9 @@ func newMask(c Config) mask {
 	secrets := []string{c.Embedded.Token}
 	for _, s := range c.Sources {
 		secrets = append(secrets, urlSecrets(s.DB, false)...)
+		for _, b := range s.Bridges {
+			secrets = append(secrets, urlSecrets(b.Broker, true)...)
+		}
 		secrets = append(secrets, urlSecrets(s.Broker, true)...)
 	}
 	var forms []string

@@ -59,6 +59,9 @@ func (c *Config) expand() error {
 		if s.Broker, err = expand(s.Broker, true); err != nil {
 			return fmt.Errorf("sources.%s.broker: %w", name, err)
 		}
+		if err := s.expandBridges(); err != nil {
+			return fmt.Errorf("sources.%s.%w", name, err)
+		}
 		c.Sources[name] = s
 	}
 	return nil
@@ -142,6 +145,9 @@ func (c SourceConfig) wrong() *configfile.Wrong {
 	}
 	if !slices.Contains([]string{"", OtherRelayWarn, OtherRelayUnready}, c.OtherRelay) {
 		return &configfile.Wrong{Key: "other_relay", Got: c.OtherRelay, Want: OtherRelayWarn + " or " + OtherRelayUnready}
+	}
+	if w := c.wrongBridges(); w != nil {
+		return w
 	}
 	return c.Relay.Wrong().Under("relay")
 }

@@ -15,6 +15,7 @@ type Server struct {
 
 	mu      sync.Mutex // guards what follows, which Run sets
 	sources []*source
+	bridges []*bridging
 	broker  *embedded // nil: no source needs it
 	mask    mask
 }
@@ -52,6 +53,9 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	for _, src := range s.sources {
 		group.Go(func() { src.run(ctx) })
+	}
+	for _, b := range s.bridges {
+		group.Go(func() { b.run(ctx) })
 	}
 	failed := make(chan error, 1)
 	if listener != nil {
@@ -96,6 +100,10 @@ func (s *Server) prepare(ctx context.Context) (net.Listener, error) {
 		src.relayLog, src.log = log, log.With("source", name)
 		src.board = newBoard(src.log)
 		s.sources = append(s.sources, src)
+		for _, of := range cfg.Sources[name].bridges() {
+			own := log.With("source", name, "bridge", of)
+			s.bridges = append(s.bridges, &bridging{source: name, group: of, cfg: cfg.Sources[name], crash: cfg.Crash, log: own, board: newBoard(own)})
+		}
 	}
 	if cfg.embeds() {
 		own := log.With("broker", "embedded")
@@ -125,7 +133,25 @@ func (s *Server) Standings() map[string]SourceStanding {
 		for i, text := range now.Warnings {
 			now.Warnings[i] = s.mask.Replace(text)
 		}
+		now.Bridges = s.bridgesOf(src.name)
 		all[src.name] = now
+	}
+	return all
+}
+
+// bridgesOf returns how the bridges of a source stand, by group; s.mu is held.
+func (s *Server) bridgesOf(source string) map[string]BridgeStanding {
+	var all map[string]BridgeStanding
+	for _, b := range s.bridges {
+		if b.source != source {
+			continue
+		}
+		if all == nil {
+			all = map[string]BridgeStanding{}
+		}
+		now := b.standing()
+		now.Cause = s.mask.Replace(now.Cause)
+		all[b.group] = now
 	}
 	return all
 }

@@ -62,6 +62,8 @@ type SourceStanding struct {
 	// Lanes are those of an outbox that is read by several relays at once, as
 	// this process knows them; it stands by for those that it does not lead.
 	Lanes []Lane `json:"lanes,omitempty"`
+	// Bridges are those of consumer groups that are not ours, by group.
+	Bridges map[string]BridgeStanding `json:"bridges,omitempty"`
 	// Warnings say what is unsafe, and what mends it: what may lose committed
 	// events, and another relay that is at work on the same table.
 	Warnings []string `json:"warnings,omitempty"`

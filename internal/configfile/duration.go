@@ -1,6 +1,7 @@
 package configfile
 
 import (
+	"cmp"
 	"reflect"
 	"time"
 
@@ -25,6 +26,11 @@ func findDuration(t reflect.Type, values map[string]any) *Wrong {
 		switch {
 		case f.Type == reflect.TypeFor[time.Duration]():
 			w = checkDuration(values[name])
+		case f.Type == reflect.TypeFor[[]time.Duration]():
+			all, _ := values[name].([]any)
+			for _, v := range all {
+				w = cmp.Or(w, checkDuration(v))
+			}
 		case f.Type.Kind() == reflect.Struct:
 			w = findDuration(f.Type, inner)
 		case f.Type.Kind() == reflect.Map && f.Type.Elem().Kind() == reflect.Struct:

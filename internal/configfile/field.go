@@ -53,6 +53,8 @@ func kind(t reflect.Type) string {
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
 		return "duration"
+	case t == reflect.TypeFor[[]time.Duration]():
+		return "list of durations"
 	case t.Kind() == reflect.Slice:
 		return "list of texts"
 	case t.Kind() == reflect.Map:
