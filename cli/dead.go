@@ -96,8 +96,12 @@ func printDead(w io.Writer, letters []govern.DeadLetter) error {
 		return err
 	}
 	for _, d := range letters {
-		if _, err := fmt.Fprintf(w, "%-14s %-9s %-18s %-20s key %-14s %11s, %d behind, since %s: %s\n",
-			letterID(d), d.State, d.Class, legible(d.EventType), legible(d.Key), count(d.Attempts, "attempt", "attempts"), d.Behind, d.OpenedAt.UTC().Format(time.DateTime), legible(d.Reason)); err != nil {
+		whose := ""
+		if d.Foreign {
+			whose = ", at " + legible(d.Group) + " (not ours)"
+		}
+		if _, err := fmt.Fprintf(w, "%-14s %-9s %-18s %-20s key %-14s %11s, %d behind, since %s%s: %s\n",
+			letterID(d), d.State, d.Class, legible(d.EventType), legible(d.Key), count(d.Attempts, "attempt", "attempts"), d.Behind, d.OpenedAt.UTC().Format(time.DateTime), whose, legible(d.Reason)); err != nil {
 			return err
 		}
 	}
@@ -159,9 +163,15 @@ func printLetter(w io.Writer, d govern.DeadLetter) error {
 	if d.ClosedAt != nil {
 		closed = fmt.Sprintf("closed       %s by %s\n", d.ClosedAt.UTC().Format(time.RFC3339), legible(d.ClosedBy))
 	}
-	_, err := fmt.Fprintf(w, "dead letter  %s  %s\nevent        %s  %s\nkey          %s  (biz key %s, trace %s)\nclass        %s after %s\nreason       %s\nfound at     %s[%d]@%d\nbehind it    %s of the same key\nopened       %s, due %s\n%spayload      %s\n",
+	if _, err := fmt.Fprintf(w, "dead letter  %s  %s\nevent        %s  %s\nkey          %s  (biz key %s, trace %s)\nclass        %s after %s\nreason       %s\nfound at     %s[%d]@%d\nbehind it    %s of the same key\nopened       %s, due %s\n%s",
 		letterID(d), d.State, legible(d.EventType), legible(d.EventID), legible(d.Key), legible(d.BizKey), legible(d.TraceID), d.Class, count(d.Attempts, "attempt", "attempts"), legibleLines(d.Reason, letterIndent),
-		d.Topic, d.Partition, d.Offset, count(d.Behind, "event", "events"), d.OpenedAt.UTC().Format(time.RFC3339), d.DueAt.UTC().Format(time.RFC3339), closed, legiblePayload(body, letterIndent))
+		d.Topic, d.Partition, d.Offset, count(d.Behind, "event", "events"), d.OpenedAt.UTC().Format(time.RFC3339), d.DueAt.UTC().Format(time.RFC3339), closed); err != nil {
+		return err
+	}
+	if err := printBridged(w, d); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "payload      %s\n", legiblePayload(body, letterIndent))
 	return err
 }
 

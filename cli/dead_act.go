@@ -52,19 +52,26 @@ func (a *app) deadReplayCommand() *cobra.Command {
 	var (
 		d         deadAct
 		duplicate bool
+		to        string
 	)
 	c := &cobra.Command{
 		Use:   "replay [SERVICE:ID …]",
 		Short: "Let dead letters be tried again, once their cause is cured",
 		Long: "Replay makes dead letters due again, from their first attempt, with those that wait behind them.\n" +
+			"One of a consumer that is not ours goes back to its group alone, or with --to origin to where it came from, where\n" +
+			"every group receives it again: settle serve sends it, and REPLAYED means that the broker has it.\n" +
 			"Name them, or select open ones by flags: without --yes the command only tells how many there are.",
 		RunE: func(c *cobra.Command, words []string) error {
+			if to != "" && to != string(govern.ToGroup) && to != string(govern.ToOrigin) {
+				return usagef("--to is %q; it can be %s or %s", to, govern.ToGroup, govern.ToOrigin)
+			}
 			return d.run(c, a, words, bulk{verb: "replay", do: func(ctx context.Context, s govern.Store, ids []int64) ([]govern.Outcome, error) {
-				return s.Replay(ctx, act(d.by, d.reason), govern.ReplayOptions{AcceptPossibleDuplicate: duplicate}, ids...)
+				return s.Replay(ctx, act(d.by, d.reason), govern.ReplayOptions{AcceptPossibleDuplicate: duplicate, To: govern.Target(to)}, ids...)
 			}})
 		},
 	}
 	d.flags(c)
+	c.Flags().StringVar(&to, "to", "", "how far dead letters of consumers that are not ours go back: group (the default) or origin")
 	c.Flags().BoolVar(&duplicate, "accept-possible-duplicate", false, "replay events older than the dedup window too, and those whose compensation was tried and failed")
 	return c
 }
