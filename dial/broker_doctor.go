@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/settlemq/settle/broker/kafka"
+	"github.com/settlemq/settle/broker/rabbitmq"
 	"github.com/settlemq/settle/doctor"
 )
 
@@ -14,11 +15,16 @@ var ErrNotExamined = errors.New("there are no checks of this kind of broker")
 // BrokerDoctorConfig says what of a broker is examined. The zero value works.
 type BrokerDoctorConfig struct {
 	// Topics are looked at whether they are there or not. Defaults to none, and
-	// then to all that the account may see.
+	// then to all that the account may see; on RabbitMQ those that have a group.
 	Topics []string
 	// Others has all other topics looked at beside Topics. Defaults to false.
 	Others bool
-	// KeepFor is how far back a consumer must be able to read. Defaults to 7 days.
+	// Groups are the consumer groups of Topics that must be there, of a broker
+	// that keeps events only for the groups that it knows (RabbitMQ). Defaults to
+	// none.
+	Groups []string
+	// KeepFor is how far back a consumer must be able to read, where a broker keeps
+	// what was read (Kafka). Defaults to 7 days.
 	KeepFor time.Duration
 }
 
@@ -31,6 +37,9 @@ func BrokerDoctor(rawURL string, cfg BrokerDoctorConfig) (doctor.Checker, error)
 	}
 	if isKafka(rawURL) {
 		return kafka.NewDoctor(rawURL, kafka.DoctorConfig{Topics: cfg.Topics, Others: cfg.Others, KeepFor: cfg.KeepFor}), nil
+	}
+	if rabbitmq.IsURL(rawURL) {
+		return rabbitmq.NewDoctor(rawURL, rabbitmq.DoctorConfig{Topics: cfg.Topics, Others: cfg.Others, Groups: cfg.Groups}), nil
 	}
 	return nil, ErrNotExamined
 }

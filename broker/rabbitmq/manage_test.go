@@ -63,6 +63,7 @@ func (m *management) ask(method, path string, send any) []byte {
 	}
 	password, _ := m.user.Password()
 	req.SetBasicAuth(m.user.Username(), password)
+	req.Header.Set("Content-Type", "application/json")
 	answer, err := http.DefaultClient.Do(req)
 	if err != nil {
 		m.t.Fatal(err)
@@ -84,7 +85,7 @@ func (m *management) newUser(at, configure, write, read string) string {
 	m.t.Cleanup(func() { m.ask(http.MethodDelete, "/api/users/"+name, nil) })
 	m.ask(http.MethodPut, "/api/permissions/%2F/"+name, map[string]string{"configure": configure, "write": write, "read": read})
 	u := parse(m.t, at)
-	u.User = url.UserPassword(name, "canary")
+	u.User, u.RawQuery = url.UserPassword(name, "canary"), ""
 	return u.String()
 }
 

@@ -17,6 +17,8 @@ type address struct {
 	hosts                 []string
 	user, password, vhost string
 	tls                   *tls.Config
+	// management is where the HTTP API is, or empty.
+	management string
 }
 
 // IsURL reports whether a URL begins as one of RabbitMQ's does.
@@ -38,10 +40,15 @@ func CheckURL(rawURL string) error {
 //	tls=true          encrypt, and check the certificate against the system's authorities
 //	tls_ca=/path      or against the authorities in this file
 //	tls_name=host     the name that the certificate must be for; the host's by default
+//	management=URL    the management API, http(s)://host:port, which settle doctor asks as the same user
 func parseURL(rawURL string) (address, error) {
 	a, options, err := splitURL(rawURL)
-	if err != nil || options.Get("tls") != "true" {
+	if err != nil {
 		return a, err
+	}
+	a.management = strings.TrimSuffix(options.Get("management"), "/")
+	if options.Get("tls") != "true" {
+		return a, nil
 	}
 	a.tls = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: options.Get("tls_name")}
 	file := options.Get("tls_ca")
@@ -112,7 +119,7 @@ func (a *address) setLogin(login string) error {
 }
 
 func checkOptions(options url.Values) error {
-	known := []string{"tls", "tls_ca", "tls_name"}
+	known := []string{"tls", "tls_ca", "tls_name", "management"}
 	for name, values := range options {
 		switch {
 		case !slices.Contains(known, name):
@@ -121,11 +128,30 @@ func checkOptions(options url.Values) error {
 			return fmt.Errorf("the option %q is there twice", name)
 		}
 	}
+	if err := checkManagement(options.Get("management")); err != nil {
+		return err
+	}
 	switch tls := options.Get("tls"); {
 	case options.Has("tls") && tls != "true" && tls != "false":
 		return errors.New("tls is true or false")
 	case tls != "true" && (options.Has("tls_ca") || options.Has("tls_name")):
 		return errors.New("tls_ca and tls_name say how a certificate is checked, and tls=true is not there")
+	}
+	return nil
+}
+
+func checkManagement(at string) error {
+	if at == "" {
+		return nil
+	}
+	u, err := url.Parse(at)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return errors.New("management is http://host:port or https://host:port")
+	case u.User != nil:
+		return errors.New("management names no user: it is asked as the one before the hosts")
+	case u.RawQuery != "" || u.Fragment != "":
+		return errors.New("management ends with its host, or a path")
 	}
 	return nil
 }
