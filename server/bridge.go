@@ -101,7 +101,8 @@ func (b *bridging) session(ctx context.Context) error {
 	if err != nil {
 		return &lost{lostBroker, err}
 	}
-	running := bridge.New(b.group, db.Bridge, of, bridge.Config{Crash: b.crash, Logger: calm})
+	own := b.cfg.Bridges[b.group]
+	running := bridge.New(b.group, db.Bridge, of, bridge.Config{LeaseTTL: own.LeaseTTL, LookEvery: own.LookEvery, Crash: b.crash, Logger: calm})
 	watching, stop := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	group.Go(func() { b.watch(watching, running) })

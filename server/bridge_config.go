@@ -19,6 +19,9 @@ type BridgeConfig struct {
 	Dead   []string     `yaml:"dead" doc:"its dead-letter topics (Kafka) or queues (RabbitMQ)" default:"as the ladder's"`
 	Retry  string       `yaml:"retry" doc:"what only this group reads, for what goes back to it alone: its queue (RabbitMQ), a retry topic (Kafka)" default:"as the ladder's, or none"`
 	Ladder LadderConfig `yaml:"ladder" doc:"waits between the group's attempts, made at the broker at start; without a topic none is made"`
+	// LeaseTTL and LookEvery are those of bridge.Config.
+	LeaseTTL  time.Duration `yaml:"lease_ttl" doc:"how long a bridge leads without renewing; another takes over after it" default:"15s"`
+	LookEvery time.Duration `yaml:"look_every" doc:"pause between two looks for letters that people have ordered back" default:"1s"`
 }
 
 // LadderConfig is a bridge.Ladder.
@@ -80,6 +83,8 @@ func (b BridgeConfig) wrong(broker string) *configfile.Wrong {
 	}
 	l := b.Ladder
 	switch {
+	case b.LeaseTTL < 0 || b.LookEvery < 0:
+		return &configfile.Wrong{Key: "lease_ttl", Want: "positive, and look_every, too"}
 	case l.Topic == "" && (l.Queue != "" || len(l.Steps) > 0):
 		return &configfile.Wrong{Key: "ladder.topic", Want: "given: where the group's events come from"}
 	case l.Topic == "" && len(b.Dead) == 0:
