@@ -145,7 +145,7 @@ const tableColumns = `SELECT column_name, column_type, coalesce(character_set_na
 
 func (a *Adopt) columns(ctx context.Context, l *adoptLook) error {
 	d := l.adoption
-	json, err := a.jsonColumns(ctx, l)
+	json, err := l.is.jsonColumns(ctx, l.db, l.adoption.table())
 	if err != nil {
 		return err
 	}
@@ -178,12 +178,12 @@ var checkedJSON = regexp.MustCompile("(?i)json_valid\\(`([^`]+)`\\)")
 
 const showTable = `SHOW CREATE TABLE `
 
-func (a *Adopt) jsonColumns(ctx context.Context, l *adoptLook) (names []string, err error) {
-	if !l.is.mariadb {
+func (s server) jsonColumns(ctx context.Context, db querier, table string) (names []string, err error) {
+	if !s.mariadb {
 		return nil, nil
 	}
 	var name, text string
-	err = l.db.QueryRowContext(ctx, showTable+l.adoption.table()).Scan(&name, &text)
+	err = db.QueryRowContext(ctx, showTable+table).Scan(&name, &text)
 	if hasCode(err, codeNoRight) {
 		return nil, nil // said below
 	}
@@ -225,33 +225,44 @@ const (
 
 // rights looks whether the account may do with the table what is to be done.
 func (a *Adopt) rights(ctx context.Context, l *adoptLook) error {
-	d := l.adoption
+	missing, err := l.adoption.lacking(ctx, l.db)
+	if slices.Contains(missing, "SELECT") {
+		l.Refuse("the account may not read %s: GRANT SELECT ON %[1]s TO …", l.Plan.Table)
+	} else if len(missing) > 0 {
+		l.Refuse("the account may not update %s: GRANT UPDATE ON %[1]s TO …, or --project=false, which leaves the status as it is", l.Plan.Table)
+	}
+	return err
+}
+
+// lacking returns the rights on the table that the account needs and has not.
+func (a *adoption) lacking(ctx context.Context, db querier) (missing []string, err error) {
 	var read, write []string
 	for _, name := range append(adopt.Essentials(), adopt.Optionals()...) {
-		if d.Has(name) {
+		if a.Has(name) {
 			read = append(read, name)
 		}
-		if d.Has(name) && slices.Contains(writtenColumns(), name) {
+		if a.Has(name) && slices.Contains(writtenColumns(), name) {
 			write = append(write, name+" = "+name)
 		}
 	}
-	for _, name := range d.Kept {
+	for _, name := range a.Kept {
 		write = append(write, quoted(name)+" = "+quoted(name))
 	}
-	err := each(ctx, l.db, slices.Repeat([]any{new(any)}, len(read)), func() {}, fmt.Sprintf(mayRead, strings.Join(read, ", "), d.table()))
+	err = each(ctx, db, slices.Repeat([]any{new(any)}, len(read)), func() {}, fmt.Sprintf(mayRead, strings.Join(read, ", "), a.table()))
+	switch {
+	case lacksRight(err):
+		missing = append(missing, "SELECT")
+	case err != nil:
+		return nil, err
+	}
+	if !a.Project {
+		return missing, nil
+	}
+	_, err = db.ExecContext(ctx, fmt.Sprintf(mayWrite, a.table(), strings.Join(write, ", ")))
 	if lacksRight(err) {
-		l.Refuse("the account may not read %s: GRANT SELECT ON %[1]s TO …", l.Plan.Table)
-		return nil
+		return append(missing, "UPDATE"), nil
 	}
-	if err != nil || !d.Project {
-		return err
-	}
-	_, err = l.db.ExecContext(ctx, fmt.Sprintf(mayWrite, d.table(), strings.Join(write, ", ")))
-	if lacksRight(err) {
-		l.Refuse("the account may not update %s: GRANT UPDATE ON %[1]s TO …, or --project=false, which leaves the status as it is", l.Plan.Table)
-		return nil
-	}
-	return err
+	return missing, err
 }
 
 // writtenColumns are all that is ever written into an adopted table.

@@ -41,7 +41,7 @@ func (a *Adopt) statuses(ctx context.Context, l *adoptLook) error {
 		l.Note("no index begins with the status: rows that wait are looked for in the whole table now, and are not found if their status is set back later; CREATE INDEX … ON %s (status, id)", l.Plan.Table)
 	}
 	labels := enumLabels(d.Columns["status"])
-	words, err := a.words(ctx, l, labels)
+	words, err := statusWords(ctx, l.db, d)
 	if err != nil {
 		return err
 	}
@@ -61,21 +61,20 @@ func (a *Adopt) statuses(ctx context.Context, l *adoptLook) error {
 	return nil
 }
 
-// words are those of the status that are in the table, or that it may have.
-func (a *Adopt) words(ctx context.Context, l *adoptLook, labels []string) (words []string, err error) {
-	d := l.adoption
-	switch {
+// statusWords are the words that are in the table, or that its type allows.
+func statusWords(ctx context.Context, db querier, d *adoption) (words []string, err error) {
+	switch labels := enumLabels(d.Columns["status"]); {
 	case len(labels) > 0:
 		return labels, nil
 	case !d.StatusIndex:
 		var word string
-		err = each(ctx, l.db, []any{&word}, func() { words = append(words, word) }, fmt.Sprintf(scanWords, d.table()))
+		err = each(ctx, db, []any{&word}, func() { words = append(words, word) }, fmt.Sprintf(scanWords, d.table()))
 		return words, err
 	}
 	query := fmt.Sprintf(firstWord, d.table())
 	for len(words) < mostWords {
 		var word sql.NullString
-		if err := l.db.QueryRowContext(ctx, query).Scan(&word); err != nil || !word.Valid {
+		if err := db.QueryRowContext(ctx, query).Scan(&word); err != nil || !word.Valid {
 			return words, err
 		}
 		words = append(words, word.String)

@@ -147,6 +147,12 @@ type examination struct {
 	// this program's tables have.
 	version int64
 	things  []wanted
+	// adopted is how the table of another owner is read, nil for an outbox of our
+	// own, and finished whether the adoption is; shared is the consume log that
+	// foreign consumers write to, nil where none do.
+	adopted  *adoption
+	finished bool
+	shared   *sharedLog
 }
 
 const (
@@ -193,10 +199,19 @@ func (x *examination) begin(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	x.things, err = wantedThings(files)
-	return err
+	if x.things, err = wantedThings(files); err != nil {
+		return err
+	}
+	return x.findForeign(ctx)
 }
 
 func (x *examination) checks() []check {
-	return slices.Concat(x.serverChecks(), x.sessionDefaults(), x.schemaChecks(), x.outboxChecks(), x.loadChecks())
+	all := slices.Concat(x.serverChecks(), x.sessionDefaults(), x.schemaChecks(), x.outboxChecks(), x.loadChecks())
+	if x.adopted != nil {
+		all = append(all, x.adoptedChecks()...)
+	}
+	if x.shared != nil {
+		all = append(all, x.sharedChecks()...)
+	}
+	return all
 }

@@ -15,8 +15,8 @@ const (
 	recentIDs = `SELECT id FROM t_outbox_event ORDER BY id DESC LIMIT 5000`
 
 	// MariaDB's sequences, from which Hibernate takes ids by itself.
-	outboxSequence = `SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_type = 'SEQUENCE'
- AND table_name IN ('t_outbox_event_seq', 't_outbox_event_id_seq', 'outbox_event_seq', 'hibernate_sequence') ORDER BY table_name = 'hibernate_sequence', table_name LIMIT 1`
+	outboxSequence = `SELECT table_name FROM information_schema.tables WHERE table_schema = ? AND table_type = 'SEQUENCE'
+ AND table_name IN (CONCAT(?, '_seq'), CONCAT(?, '_id_seq'), 'outbox_event_seq', 'hibernate_sequence') ORDER BY table_name = 'hibernate_sequence', table_name LIMIT 1`
 	sequenceStep = `SELECT increment, start_value FROM %s`
 )
 
@@ -26,9 +26,10 @@ const (
 func (x *examination) pooledIDs(ctx context.Context) (diagnosis, error) {
 	var extra string
 	var next uint64
-	err := x.db.QueryRowContext(ctx, outboxCounter).Scan(&extra, &next)
+	database, table, named := x.outboxAt()
+	err := x.db.QueryRowContext(ctx, outboxCounter, database, table).Scan(&extra, &next)
 	if errors.Is(err, sql.ErrNoRows) {
-		return sound("there is no t_outbox_event whose rows have numbers"), nil
+		return sound("there is no %s whose rows have numbers", named), nil
 	}
 	if err != nil {
 		return diagnosis{}, err
@@ -51,18 +52,19 @@ func (x *examination) pooledIDs(ctx context.Context) (diagnosis, error) {
 	if step > 1 {
 		fix += fmt.Sprintf("; then ALTER SEQUENCE %s INCREMENT 1", sequence)
 	}
-	return diagnosis{doctor.Bad, fmt.Sprintf("ids of t_outbox_event are taken in blocks of %d", block), fix}, nil
+	return diagnosis{doctor.Bad, fmt.Sprintf("ids of %s are taken in blocks of %d", named, block), fix}, nil
 }
 
 // sequence is where an application may take the outbox's ids from; step is 1
 // where there is none.
 func (x *examination) sequence(ctx context.Context) (name string, step, start int64, err error) {
-	err = x.db.QueryRowContext(ctx, outboxSequence).Scan(&name)
+	database, table, _ := x.outboxAt()
+	err = x.db.QueryRowContext(ctx, outboxSequence, database, table, table).Scan(&name)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", 1, 1, nil
 	}
 	if err == nil {
-		err = x.db.QueryRowContext(ctx, fmt.Sprintf(sequenceStep, quoted(name))).Scan(&step, &start)
+		err = x.db.QueryRowContext(ctx, fmt.Sprintf(sequenceStep, quoted(database)+"."+quoted(name))).Scan(&step, &start)
 	}
 	return name, step, start, err
 }

@@ -12,33 +12,49 @@ import (
 )
 
 const (
-	hasStatus = `SELECT count(*) > 0 FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 't_outbox_event' AND column_name = 'status'`
+	hasStatus = `SELECT count(*) > 0 FROM information_schema.columns WHERE table_schema = ? AND table_name = ? AND column_name = 'status'`
 
 	// What the server has counted since it was started, if it counts; to see it
 	// takes a right.
 	rowsUpdated = `SELECT coalesce(sum(count_update), 0) FROM performance_schema.table_io_waits_summary_by_table
-WHERE object_schema = DATABASE() AND object_name = 't_outbox_event'`
+WHERE object_schema = ? AND object_name = ?`
 
 	// What sessions of others say at this moment.
-	runningStatements = `SELECT id, user, host, info FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID() AND info IS NOT NULL`
+	runningStatements = `SELECT id, user, host, info FROM information_schema.processlist WHERE db = ? AND id <> CONNECTION_ID() AND info IS NOT NULL`
 )
 
-// Settle locks no row that it reads, and updates none of its own outbox.
-var (
-	updatesOutbox = regexp.MustCompile(`(?is)^\W*update\b[^;]*?\bt_outbox_event\b[^;]*?\bset\b`)
-	claimsRows    = regexp.MustCompile(`(?is)\bt_outbox_event\b.*\bskip\s+locked\b`)
-)
+// updatesOutbox and claimsRows tell a statement of another relay: Settle locks no
+// row that it reads, and updates none of its own outbox.
+func updatesOutbox(table string) *regexp.Regexp {
+	return regexp.MustCompile(`(?is)^\W*update\b[^;]*?\b` + regexp.QuoteMeta(table) + `\b[^;]*?\bset\b`)
+}
+
+func claimsRows(table string) *regexp.Regexp {
+	return regexp.MustCompile(`(?is)\b` + regexp.QuoteMeta(table) + `\b.*\bskip\s+locked\b`)
+}
 
 // oldRelay: that another relay works shows in rows that were updated, and in
 // statements that run while it is looked.
 func (x *examination) oldRelay(ctx context.Context) (diagnosis, error) {
-	// Of a table that was there before Settle it marks the rows, too.
+	// Of a table that was there before Settle it marks the rows, too, from
+	// sessions in a database of its own.
+	database, table, _ := x.outboxAt()
 	var marked bool
-	if err := x.db.QueryRowContext(ctx, hasStatus).Scan(&marked); err != nil {
+	if err := x.db.QueryRowContext(ctx, hasStatus, database, table).Scan(&marked); err != nil {
 		return diagnosis{}, err
 	}
+	updates, claims := updatesOutbox(table), claimsRows(table)
 	var evidence []string
-	updated, counted, err := x.updated(ctx)
+	if x.adopted != nil {
+		traces, err := x.foreignTraces(ctx)
+		if err != nil {
+			return diagnosis{}, err
+		}
+		if traces != "" {
+			evidence = append(evidence, traces)
+		}
+	}
+	updated, counted, err := x.updated(ctx, database, table)
 	if err != nil {
 		return diagnosis{}, err
 	}
@@ -50,11 +66,11 @@ func (x *examination) oldRelay(ctx context.Context) (diagnosis, error) {
 	seen := map[int64]bool{}
 	for range looksForRelays {
 		err := each(ctx, x.db, []any{&session, &user, &host, &statement}, func() {
-			if works := claimsRows.MatchString(statement) || !marked && updatesOutbox.MatchString(statement); works && !seen[session] {
+			if works := claims.MatchString(statement) || !marked && updates.MatchString(statement); works && !seen[session] {
 				seen[session] = true
 				evidence = append(evidence, fmt.Sprintf("connection %d of %s from %s is at it", session, user, host))
 			}
-		}, runningStatements)
+		}, runningStatements, database)
 		if err != nil {
 			return diagnosis{}, err
 		}
@@ -73,11 +89,11 @@ func (x *examination) oldRelay(ctx context.Context) (diagnosis, error) {
 const looksForRelays = 20
 
 // updated is how many updates of the outbox's rows the server has counted.
-func (x *examination) updated(ctx context.Context) (n int64, counted bool, err error) {
+func (x *examination) updated(ctx context.Context, database, table string) (n int64, counted bool, err error) {
 	if !x.on("performance_schema") {
 		return 0, false, nil
 	}
-	err = x.db.QueryRowContext(ctx, rowsUpdated).Scan(&n)
+	err = x.db.QueryRowContext(ctx, rowsUpdated, database, table).Scan(&n)
 	if hasCode(err, codeNoRight) || errors.Is(err, sql.ErrNoRows) {
 		return 0, false, nil
 	}

@@ -24,18 +24,21 @@ func (x *examination) outboxChecks() []check {
 
 const (
 	outboxCounter = `SELECT c.extra, coalesce(t.auto_increment, 0) FROM information_schema.columns c JOIN information_schema.tables t
- ON t.table_schema = c.table_schema AND t.table_name = c.table_name WHERE c.table_schema = DATABASE() AND c.table_name = 't_outbox_event' AND c.column_name = 'id'`
+ ON t.table_schema = c.table_schema AND t.table_name = c.table_name WHERE c.table_schema = ? AND c.table_name = ? AND c.column_name = 'id'`
 )
 
 func (x *examination) outboxID(ctx context.Context) (diagnosis, error) {
 	var extra string
 	var next uint64
-	err := x.db.QueryRowContext(ctx, outboxCounter).Scan(&extra, &next)
+	database, table, name := x.outboxAt()
+	err := x.db.QueryRowContext(ctx, outboxCounter, database, table).Scan(&extra, &next)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return sound("there is no t_outbox_event whose rows have numbers"), nil
+		return sound("there is no %s whose rows have numbers", name), nil
 	case err != nil:
 		return diagnosis{}, err
+	case !strings.Contains(extra, "auto_increment") && x.adopted != nil:
+		return diagnosis{doctor.Warn, "ids of " + name + " are given by its programs", "give them in the order in which transactions commit, one by one; or let the table do it: ALTER TABLE " + name + " MODIFY COLUMN id BIGINT NOT NULL AUTO_INCREMENT"}, nil
 	case !strings.Contains(extra, "auto_increment"):
 		return diagnosis{doctor.Bad, "id of t_outbox_event is not AUTO_INCREMENT", "ALTER TABLE t_outbox_event MODIFY COLUMN id BIGINT NOT NULL AUTO_INCREMENT"}, nil
 	case next > math.MaxInt64/10*8:
@@ -80,7 +83,7 @@ func (x *examination) generation(ctx context.Context) (diagnosis, error) {
 		return sound("no relay has been here"), nil
 	}
 	var given int64
-	if err := x.db.QueryRowContext(ctx, givenUpTo).Scan(&given); err != nil {
+	if err := x.db.QueryRowContext(ctx, x.reading(givenUpTo)).Scan(&given); err != nil {
 		return diagnosis{}, err
 	}
 	fix := "restore the table with all side tables from one moment; or decide where the relay goes on: settle outbox restart SERVICE shows what there is and the choices"
@@ -106,11 +109,14 @@ const neverSentRows = 100_000
 const (
 	sentByStatus = `SELECT e.id, e.event_id FROM v_outbox_event e WHERE e.id <= ? AND e.id >= ? AND e.status = 'SENT'
  AND NOT EXISTS (SELECT 1 FROM t_outbox_gap g WHERE g.first_id = (SELECT max(n.first_id) FROM t_outbox_gap n WHERE n.first_id <= e.id) AND g.last_id >= e.id)
- AND NOT EXISTS (SELECT 1 FROM t_dead_letter d WHERE d.consumer_group = '' AND d.event_id = e.event_id AND d.outbox_id = e.id) ORDER BY e.id`
+ AND NOT EXISTS (SELECT 1 FROM t_dead_letter d WHERE d.consumer_group = '' AND d.event_id = (e.event_id) AND d.outbox_id = e.id) ORDER BY e.id`
 
 	sentByCheckpoint = `SELECT id FROM v_outbox_sent WHERE last_id >= ?`
 
 	neverSentFrom = `SELECT coalesce(min(id), 0) FROM (SELECT id FROM t_outbox_event WHERE id <= ? ORDER BY id DESC LIMIT ?) newest`
+
+	// What lies below was sent, or not, before the table was adopted.
+	adoptedFrom = `SELECT coalesce(high_id, 0) + 1 FROM settle_adoption`
 )
 
 // unsent is a row that counts as sent.
@@ -152,6 +158,13 @@ func (x *examination) compareSent(ctx context.Context, highest int64) (looked in
 		if err := tx.QueryRowContext(ctx, neverSentFrom, highest, neverSentRows).Scan(&from); err != nil {
 			return err
 		}
+		if x.adopted != nil {
+			var begun int64
+			if err := tx.QueryRowContext(ctx, adoptedFrom).Scan(&begun); err != nil {
+				return err
+			}
+			from = max(from, begun)
+		}
 		sent := map[int64]bool{}
 		if err := each(ctx, tx, []any{&id}, func() { sent[id] = true }, sentByCheckpoint, from); err != nil {
 			return err
@@ -161,7 +174,7 @@ func (x *examination) compareSent(ctx context.Context, highest int64) (looked in
 			if looked++; !sent[id] {
 				missed = append(missed, unsent{id, event})
 			}
-		}, sentByStatus, highest, from)
+		}, x.reading(sentByStatus), highest, from)
 	})
 	return looked, missed, err
 }

@@ -133,6 +133,9 @@ func (x *examination) indexes(ctx context.Context) (diagnosis, error) {
 			p.add("index "+w.name+" of "+w.table+" is missing", w.sql)
 		}
 	}
+	if err := x.adoptedIndexes(ctx, &p); err != nil {
+		return diagnosis{}, err
+	}
 	return p.diagnosis(doctor.Bad, good, len(things)), nil
 }
 
@@ -216,6 +219,9 @@ func (x *examination) privileges(ctx context.Context) (diagnosis, error) {
 			grants = append(grants, fmt.Sprintf("GRANT %s ON %s.%s TO %s", rights, quoted(x.url.DBName), table, x.account))
 		}
 		p.add(fmt.Sprintf("%s lacks %s on %s", x.url.User, rights, strings.Join(lacking[rights], ", ")), strings.Join(grants, "; "))
+	}
+	if err := x.adoptedRights(ctx, &p); err != nil {
+		return diagnosis{}, err
 	}
 	return p.diagnosis(doctor.Bad, "%s has every right it needs on %d tables and views", x.url.User, n), nil
 }

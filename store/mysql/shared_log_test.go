@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/doctor"
 	"github.com/settlemq/settle/store/migrate"
 	"github.com/settlemq/settle/store/mysql"
 	"github.com/settlemq/settle/store/storetest"
@@ -48,6 +49,9 @@ func service(t testing.TB, tables ...string) *adopted.Service {
 			return adopted.Store{Inbox: s.Inbox(), Governance: s.Governance(), DB: s.DB()}
 		},
 		Inbox: func() storetest.InboxStore[*sql.Tx] { return openInbox(t, c.settle()) },
+		Doctor: func() ([]doctor.Finding, error) {
+			return mysql.NewDoctor(c.settle(), mysql.DoctorConfig{}).Check(context.Background())
+		},
 	}
 }
 

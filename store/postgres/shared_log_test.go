@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/doctor"
 	"github.com/settlemq/settle/store/migrate"
 	"github.com/settlemq/settle/store/postgres"
 	"github.com/settlemq/settle/store/storetest"
@@ -94,6 +95,9 @@ func service(t testing.TB, tables ...string) *adopted.Service {
 			return adopted.Store{Inbox: s.Inbox(), Governance: s.Governance(), DB: s.DB()}
 		},
 		Inbox: func() storetest.InboxStore[*sql.Tx] { return openInboxAt(t, c.at) },
+		Doctor: func() ([]doctor.Finding, error) {
+			return postgres.NewDoctor(c.at, postgres.DoctorConfig{}).Check(context.Background())
+		},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/doctor"
 	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/store/migrate"
 	"github.com/settlemq/settle/store/storetest"
@@ -29,6 +30,8 @@ type Service struct {
 	Open func(Options) Store
 	// Inbox opens them for the suite of the inbox.
 	Inbox func() storetest.InboxStore[*sql.Tx]
+	// Doctor examines them.
+	Doctor func() ([]doctor.Finding, error)
 }
 
 // Options of a store. The zero value works.
