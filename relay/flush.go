@@ -19,8 +19,9 @@ type gathering struct {
 	barrier, before int64
 	// force asks for a commit although there is nothing but a checkpoint.
 	force bool
-	// passed is when the first row of another lane was seen that no checkpoint
-	// tells of; zero if there is none.
+	// passed is when the first thing happened that no checkpoint tells of, because
+	// there was nothing to record: a row of another lane was seen, or a destination
+	// came level; zero if there is none.
 	passed time.Time
 	// touched are parked keys that this flush changes, underway those of the
 	// flush that is being committed.
@@ -37,10 +38,16 @@ func (g *gathering) heavy(c Config) bool {
 	return len(g.Park)+len(g.Delay)+len(g.Skip)+len(g.Sent) >= 8*c.BatchRows
 }
 
-// passEvery is how long it may be that rows of other lanes are seen and no
-// checkpoint tells of it, while there is nothing else to commit: retention, and
-// whoever takes over, go by checkpoints.
+// passEvery is how long it may be that what was passed is in no checkpoint while
+// there is nothing else to commit: retention, and whoever takes over, go by
+// checkpoints.
 const passEvery = time.Second
+
+func (g *gathering) pass(now time.Time) {
+	if g.passed.IsZero() {
+		g.passed = now
+	}
+}
 
 // awaitDurable lets nothing be published before a commit that begins after the
 // poll which was just answered: only such a one makes its rows durable. The store

@@ -133,8 +133,7 @@ const slowAfter = 250 * time.Millisecond
 
 // mainMayPoll lets the main reader read on unless a destination it serves has
 // all it can hold. One that is held, or slow while others flow, is given a
-// reader of its own; where there are several brokers one that is slow always, as
-// nobody knows what there is behind its rows for the others.
+// reader of its own; with several brokers one that is slow always is.
 func (m *Machine) mainMayPoll() bool {
 	blocked := false
 	for _, d := range m.dests {
@@ -197,6 +196,9 @@ func (m *Machine) rejoin() {
 		r := d.reader
 		if r != nil && !d.held && r.cursor == m.main.cursor && !m.full(d) && m.main.covers(r) {
 			d.reader = nil
+			if m.routing.used() {
+				m.flush.pass(m.now) // a topic may have come level without a row of it to send
+			}
 		}
 	}
 }
@@ -364,9 +366,7 @@ func (m *Machine) receive(r *reader, row Row, wasHole bool) {
 		if wasHole {
 			m.eachReader(func(o *reader) { o.remove(row.ID) })
 		}
-		if m.flush.passed.IsZero() {
-			m.flush.passed = m.now
-		}
+		m.flush.pass(m.now)
 		return // seen is all that it must be here
 	}
 	d := m.destinationOf(&row, FromLog)

@@ -37,10 +37,13 @@ type EmbeddedConfig struct {
 
 // SourceConfig is one database with an outbox, and the broker of its events.
 type SourceConfig struct {
-	DB      string   `yaml:"db" doc:"URL of the database: sqlite:///path, postgres://user:password@host:port/name?search_path=schema or mysql://user:password@host:port/name; ${NAME} in it stands for an environment variable, ${file:/path} for the text of a file" default:""`
-	Broker  string   `yaml:"broker" doc:"URL of the broker, with placeholders like db's, or embedded" default:"embedded"`
-	Topics  []string `yaml:"topics" doc:"topics that are made at start; any other is made when it is first used" default:"[]"`
-	Migrate bool     `yaml:"migrate" doc:"whether to make the tables and bring them up to date; else settle migrate does, and until then nothing is relayed" default:"false"`
+	DB     string `yaml:"db" doc:"URL of the database: sqlite:///path, postgres://user:password@host:port/name?search_path=schema or mysql://user:password@host:port/name; ${NAME} in it stands for an environment variable, ${file:/path} for the text of a file" default:""`
+	Broker string `yaml:"broker" doc:"URL of the broker, with placeholders like db's, or embedded" default:"embedded"`
+	// Brokers and Routes are for events that go elsewhere.
+	Brokers map[string]string `yaml:"brokers" doc:"more brokers, each under a name that routes know: their URLs, or embedded" default:"{}"`
+	Routes  []RouteConfig     `yaml:"routes" doc:"which events go to which broker; the first that matches decides, and what none matches goes to broker"`
+	Topics  []string          `yaml:"topics" doc:"topics that are made at start; any other is made when it is first used" default:"[]"`
+	Migrate bool              `yaml:"migrate" doc:"whether to make the tables and bring them up to date; else settle migrate does, and until then nothing is relayed" default:"false"`
 	// Durability is DurabilityStrict or DurabilityLax.
 	Durability string `yaml:"durability" doc:"strict: a database that may lose what it has committed (fsync or synchronous_commit off and such) is not relayed; lax: it is, with a warning" default:"strict"`
 	// BrokerDurability is DurabilityStrict or DurabilityLax.

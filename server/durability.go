@@ -31,8 +31,8 @@ func (c SourceConfig) judged(ctx context.Context) (unsafe, doubtful []string, er
 
 // brokerJudged asks the same of the broker at a URL: whether it may lose what
 // it has acknowledged. Of a broker that is not examined nothing is said.
-func (c SourceConfig) brokerJudged(ctx context.Context, url string) (unsafe, doubtful []string, err error) {
-	of, err := dial.BrokerDoctor(url, c.BrokerDoctor())
+func (c SourceConfig) brokerJudged(ctx context.Context, url string, what dial.BrokerDoctorConfig) (unsafe, doubtful []string, err error) {
+	of, err := dial.BrokerDoctor(url, what)
 	if errors.Is(err, dial.ErrNotExamined) {
 		return nil, nil, nil
 	}

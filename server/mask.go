@@ -20,7 +20,9 @@ func newMask(c Config) mask {
 		for _, b := range s.Bridges {
 			secrets = append(secrets, urlSecrets(b.Broker, true)...)
 		}
-		secrets = append(secrets, urlSecrets(s.Broker, true)...)
+		for _, broker := range s.brokers() {
+			secrets = append(secrets, urlSecrets(broker, true)...)
+		}
 	}
 	var forms []string
 	for _, secret := range secrets {

@@ -22,7 +22,7 @@ const probeWithin = 15 * time.Second
 // Probed is what Probe found of one thing that a source needs.
 type Probed struct {
 	Source string
-	// What is database or broker.
+	// What is database, broker, or broker and its name.
 	What string
 	// Said is what was found.
 	Said string
@@ -37,11 +37,24 @@ func Probe(ctx context.Context, c Config) []Probed {
 	ctx, cancel := context.WithTimeout(ctx, probeWithin)
 	defer cancel()
 	names := c.names()
-	found := make([]Probed, 2*len(names))
+	n := 0
+	for _, s := range c.Sources {
+		n += 1 + len(s.brokers())
+	}
+	found := make([]Probed, n)
 	var group sync.WaitGroup
-	for i, name := range names {
-		group.Go(func() { found[2*i] = probed(c, name, "database", c.Sources[name].probeDB(ctx)) })
-		group.Go(func() { found[2*i+1] = probed(c, name, "broker", c.probeBroker(ctx, c.Sources[name])) })
+	i := 0
+	for _, name := range names {
+		at := i
+		group.Go(func() { found[at] = probed(c, name, "database", c.Sources[name].probeDB(ctx)) })
+		for k, broker := range c.Sources[name].brokerNames() {
+			what := "broker"
+			if broker != "" {
+				what += " " + broker
+			}
+			group.Go(func() { found[at+1+k] = probed(c, name, what, c.probeBroker(ctx, c.Sources[name], broker)) })
+		}
+		i += 1 + len(c.Sources[name].brokers())
 	}
 	group.Wait()
 	return found
@@ -99,15 +112,16 @@ func (c SourceConfig) probeDB(ctx context.Context) answer {
 	return answer{said, errors.Join(err, db.Close())}
 }
 
-func (c Config) probeBroker(ctx context.Context, s SourceConfig) answer {
-	if s.embeds() {
+func (c Config) probeBroker(ctx context.Context, s SourceConfig, broker string) answer {
+	url := s.brokers()[broker]
+	if isEmbedded(url) {
 		return c.Embedded.probe(ctx)
 	}
-	b, err := dial.Broker(ctx, s.Broker, dial.BrokerConfig{})
+	b, err := dial.Broker(ctx, url, dial.BrokerConfig{})
 	if err != nil {
 		return answer{err: err}
 	}
-	unsafe, doubtful, err := s.brokerJudged(ctx, s.Broker)
+	unsafe, doubtful, err := s.brokerJudged(ctx, url, s.examined(broker))
 	if len(unsafe) > 0 && !s.brokerLax() {
 		err = brokerRefusal(unsafe)
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -58,6 +59,12 @@ func (c *Config) expand() error {
 		}
 		if s.Broker, err = expand(s.Broker, true); err != nil {
 			return fmt.Errorf("sources.%s.broker: %w", name, err)
+		}
+		s.Brokers = maps.Clone(s.Brokers)
+		for broker := range s.Brokers {
+			if s.Brokers[broker], err = expand(s.Brokers[broker], true); err != nil {
+				return fmt.Errorf("sources.%s.brokers.%s: %w", name, broker, err)
+			}
 		}
 		if err := s.expandBridges(); err != nil {
 			return fmt.Errorf("sources.%s.%w", name, err)
@@ -117,7 +124,9 @@ func (c Config) embeds() bool {
 	return false
 }
 
-func (c SourceConfig) embeds() bool { return c.Broker == "" || c.Broker == BrokerEmbedded }
+func (c SourceConfig) embeds() bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(c.brokers())), isEmbedded)
+}
 
 func (c SourceConfig) wrong() *configfile.Wrong {
 	if c.DB == "" {
@@ -126,13 +135,8 @@ func (c SourceConfig) wrong() *configfile.Wrong {
 	if err := dial.CheckStore(c.DB); err != nil {
 		return &configfile.Wrong{Key: "db", Want: "a database's URL: " + withoutText(err, c.DB)}
 	}
-	if !c.embeds() {
-		if err := dial.CheckBroker(c.Broker); err != nil {
-			return &configfile.Wrong{Key: "broker", Want: "embedded, or a broker's URL: " + withoutText(err, c.Broker)}
-		}
-		if strings.HasPrefix(c.Broker, "memory:") {
-			return &configfile.Wrong{Key: "broker", Got: "memory:", Want: "one that others can read from"}
-		}
+	if w := c.wrongBrokers(); w != nil {
+		return w
 	}
 	if slices.Contains(c.Topics, "") {
 		return &configfile.Wrong{Key: "topics", Got: fmt.Sprintf("%q", c.Topics), Want: "names"}

@@ -113,9 +113,11 @@ func (s *Server) prepare(ctx context.Context) (net.Listener, error) {
 }
 
 func (c Config) source(name string) *source {
-	src := &source{name: name, cfg: c.Sources[name], broker: c.Sources[name].Broker, crash: c.Crash}
-	if src.cfg.embeds() {
-		src.broker = c.Embedded.url()
+	src := &source{name: name, cfg: c.Sources[name], urls: c.Sources[name].brokers(), crash: c.Crash}
+	for broker, url := range src.urls {
+		if isEmbedded(url) {
+			src.urls[broker] = c.Embedded.url()
+		}
 	}
 	return src
 }

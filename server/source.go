@@ -35,11 +35,11 @@ const (
 
 // source relays one database for as long as the server runs.
 type source struct {
-	name   string
-	cfg    SourceConfig
-	broker string // its URL
-	crash  func(string)
-	log    *slog.Logger
+	name  string
+	cfg   SourceConfig
+	urls  map[string]string // of its brokers, by name; "" is the default one
+	crash func(string)
+	log   *slog.Logger
 	// relayLog is log without the source's name: a relay says it itself.
 	relayLog *slog.Logger
 	board    *board
@@ -105,18 +105,34 @@ func (s *source) session(ctx context.Context) error {
 	if err := s.judge(ctx); err != nil {
 		return errors.Join(err, db.Close())
 	}
+	cfg := s.cfg.Relay.Relay()
+	cfg.Name, cfg.Crash, cfg.Routes = s.name, s.crash, s.cfg.relayRoutes()
+	cfg.Logger = slog.New(newCalmHandler(s.relayLog.Handler(), func() bool { return s.board.read().State == StateUnreachable }))
+	if len(s.cfg.Brokers) > 0 {
+		o := s.openOutlets(ctx)
+		defer o.close()
+		var pub settle.Publisher
+		pub, cfg.Brokers = o.routed()
+		return errors.Join(s.relay(ctx, db, pub, cfg, func(context.Context) *lost {
+			s.board.warnBrokers(o.warnings())
+			return o.ask()
+		}), db.Close())
+	}
 	broker, err := s.connect(ctx)
 	if err != nil {
 		return errors.Join(&lost{lostBroker, err}, db.Close())
 	}
-	cfg := s.cfg.Relay.Relay()
-	cfg.Name, cfg.Crash = s.name, s.crash
-	cfg.Logger = slog.New(newCalmHandler(s.relayLog.Handler(), func() bool { return s.board.read().State == StateUnreachable }))
-	r := relay.NewCrew(db.NewLog, broker, cfg)
+	err = s.relay(ctx, db, broker, cfg, func(ctx context.Context) *lost { return askBroker(ctx, broker) })
+	return errors.Join(err, broker.Close(), db.Close())
+}
+
+// relay runs until ctx is done. reached says which broker takes nothing, if any.
+func (s *source) relay(ctx context.Context, db *dial.Database, pub settle.Publisher, cfg relay.Config, reached func(context.Context) *lost) error {
+	r := relay.NewCrew(db.NewLog, pub, cfg)
 	watching, stop := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	group.Go(func() { s.watch(watching, r, db, broker) })
-	err = r.Run(ctx)
+	group.Go(func() { s.watch(watching, r, db, reached) })
+	err := r.Run(ctx)
 	stop()
 	group.Wait()
 	s.sent += r.Stats().Published
@@ -125,7 +141,7 @@ func (s *source) session(ctx context.Context) error {
 	if err != nil {
 		err = &lost{lostRelay, err}
 	}
-	return errors.Join(err, broker.Close(), db.Close())
+	return err
 }
 
 func (s *source) open(ctx context.Context) (*dial.Database, error) {
@@ -149,7 +165,11 @@ func (s *source) judge(ctx context.Context) error {
 		s.board.warn(nil)
 		return &lost{lostDurability, refusal(unsafe)}
 	}
-	atBroker, doubtfulAtBroker, err := s.cfg.brokerJudged(ctx, s.broker)
+	if len(s.cfg.Brokers) > 0 { // each is judged when it is reached
+		s.board.warn(slices.Concat(unsafe, doubtful))
+		return nil
+	}
+	atBroker, doubtfulAtBroker, err := s.cfg.brokerJudged(ctx, s.urls[""], s.cfg.BrokerDoctor())
 	if err != nil {
 		return &lost{lostBroker, err}
 	}
@@ -162,11 +182,11 @@ func (s *source) judge(ctx context.Context) error {
 }
 
 func (s *source) connect(ctx context.Context) (settle.Broker, error) {
-	return dial.Broker(ctx, s.broker, dial.BrokerConfig{Topics: s.cfg.Topics, Logger: slog.New(newCalmHandler(s.log.Handler(), func() bool { return true }))})
+	return dial.Broker(ctx, s.urls[""], dial.BrokerConfig{Topics: s.cfg.Topics, Logger: slog.New(newCalmHandler(s.log.Handler(), func() bool { return true }))})
 }
 
 // watch keeps the board until ctx is done.
-func (s *source) watch(ctx context.Context, r *relay.Crew, db *dial.Database, broker settle.Broker) {
+func (s *source) watch(ctx context.Context, r *relay.Crew, db *dial.Database, reached func(context.Context) *lost) {
 	var next time.Time
 	var failed *lost
 	// A relay that may lead does so by then.
@@ -179,7 +199,7 @@ func (s *source) watch(ctx context.Context, r *relay.Crew, db *dial.Database, br
 		case <-tick.C:
 		}
 		if !time.Now().Before(next) {
-			failed = s.ask(ctx, db, broker)
+			failed = s.ask(ctx, db, reached)
 			next = time.Now().Add(askEvery)
 		}
 		stats := r.Stats()
@@ -201,7 +221,7 @@ func (s *source) watch(ctx context.Context, r *relay.Crew, db *dial.Database, br
 type pinger interface{ Ping(context.Context) error }
 
 // ask returns what does not answer, or nil.
-func (s *source) ask(ctx context.Context, db *dial.Database, broker settle.Broker) *lost {
+func (s *source) ask(ctx context.Context, db *dial.Database, reached func(context.Context) *lost) *lost {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	if g, ok := db.Log.(relay.Gauge); ok {
@@ -218,6 +238,10 @@ func (s *source) ask(ctx context.Context, db *dial.Database, broker settle.Broke
 		}
 		s.board.contest(other, s.cfg.OtherRelay != OtherRelayUnready)
 	}
+	return reached(ctx)
+}
+
+func askBroker(ctx context.Context, broker settle.Broker) *lost {
 	if p, ok := broker.(pinger); ok {
 		if err := p.Ping(ctx); err != nil {
 			return &lost{lostBroker, fmt.Errorf("it does not answer: %w", err)}

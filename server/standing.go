@@ -97,10 +97,11 @@ type board struct {
 
 	mu  sync.Mutex
 	now SourceStanding
-	// unsafe and other are what the warnings are made of; "" if no other relay is
-	// at work.
-	unsafe []string
-	other  string
+	// unsafe, brokers and other are what the warnings are made of; "" if no other
+	// relay is at work. brokers are of a source that has several.
+	unsafe  []string
+	brokers []string
+	other   string
 }
 
 func newBoard(log *slog.Logger) *board {
@@ -165,6 +166,19 @@ func (b *board) warn(of []string) {
 	b.warned()
 }
 
+// warnBrokers notes what several brokers may lose, and says once what is new of it.
+func (b *board) warnBrokers(of []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, text := range of {
+		if !slices.Contains(b.brokers, text) {
+			b.log.Warn("acknowledged events may be lost", "cause", text)
+		}
+	}
+	b.brokers = of
+	b.warned()
+}
+
 // contest notes what was seen of another relay on the same table, and says once
 // that it is at work, and once that it is no more.
 func (b *board) contest(of relay.OtherRelay, ready bool) {
@@ -195,7 +209,7 @@ func warningOf(of relay.OtherRelay) string {
 
 // warned makes the warnings anew; b.mu is held.
 func (b *board) warned() {
-	b.now.Warnings = slices.Clone(b.unsafe)
+	b.now.Warnings = slices.Concat(b.unsafe, b.brokers)
 	if b.other != "" {
 		b.now.Warnings = append(b.now.Warnings, b.other)
 	}

@@ -17,7 +17,7 @@ type Field struct {
 const Section = "section"
 
 // Fields lists what a file that is read into v may say. What stands for any
-// name is written NAME.
+// name is written NAME, and a list of sections ends in [].
 func Fields(v any) []Field {
 	t := reflect.TypeOf(v)
 	if t.Kind() == reflect.Pointer {
@@ -39,6 +39,9 @@ func fields(t reflect.Type, prefix string) []Field {
 		if named {
 			key, inner = key+".NAME", inner.Elem()
 		}
+		if inner.Kind() == reflect.Slice && inner.Elem().Kind() == reflect.Struct {
+			key, inner = key+"[]", inner.Elem()
+		}
 		if inner.Kind() == reflect.Struct {
 			all = append(all, Field{Key: key, Type: Section, Doc: f.Tag.Get("doc")})
 			all = append(all, fields(inner, key+".")...)
@@ -57,6 +60,8 @@ func kind(t reflect.Type) string {
 		return "list of durations"
 	case t.Kind() == reflect.Slice:
 		return "list of texts"
+	case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.String:
+		return "map of names to texts"
 	case t.Kind() == reflect.Map:
 		return "map of names to numbers"
 	case t.Kind() == reflect.Float64:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/relay"
 )
 
 var (
@@ -22,6 +23,8 @@ type brokerModel struct {
 	// offsets are what groups have acknowledged where the broker assigns.
 	offsets []*brokerOffset
 	down    bool
+	// otherDown: the second broker is.
+	otherDown bool
 }
 
 type topicLog struct {
@@ -41,11 +44,16 @@ type seenID struct {
 func newBrokerModel(w *World) *brokerModel {
 	b := &brokerModel{w: w}
 	for i := range w.Topics {
-		b.topics = append(b.topics, &topicLog{
-			name: topicName(i), generation: "life-1", partitions: make([][]settle.Record, w.Partitions), seen: map[string]seenID{},
-		})
+		b.topics = append(b.topics, newTopicLog(w, topicName(i)))
+	}
+	for i := 0; w.Routed && i < w.Topics; i++ {
+		b.topics = append(b.topics, newTopicLog(w, relay.DestinationName(otherBroker, topicName(i))))
 	}
 	return b
+}
+
+func newTopicLog(w *World, name string) *topicLog {
+	return &topicLog{name: name, generation: "life-1", partitions: make([][]settle.Record, w.Partitions), seen: map[string]seenID{}}
 }
 
 func topicName(i int) string { return "topic-" + string(rune('a'+i)) }
@@ -59,6 +67,13 @@ func (b *brokerModel) topic(name string) *topicLog {
 	return nil
 }
 
+func (b *brokerModel) isDown(broker string) bool {
+	if broker == otherBroker {
+		return b.otherDown
+	}
+	return b.down
+}
+
 func (b *brokerModel) partition(key string) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key))
@@ -68,13 +83,13 @@ func (b *brokerModel) partition(key string) int {
 // Publish takes a batch as it arrives and returns what the broker would
 // answer. After a refusal no later message of its key is taken; with an atomic
 // batch nothing is taken at all.
-func (b *brokerModel) Publish(batch []settle.Message) []settle.Receipt {
+func (b *brokerModel) Publish(broker string, batch []settle.Message) []settle.Receipt {
 	out := make([]settle.Receipt, len(batch))
 	failed := map[string]bool{}
-	atomic := b.w.AtomicBatches && b.fits(batch)
+	atomic := b.w.AtomicBatches && b.fits(broker, batch)
 	for i, m := range batch {
 		key := m.Event.Topic + "\x00" + m.Event.Key()
-		switch t := b.topic(m.Event.Topic); {
+		switch t := b.topic(relay.DestinationName(broker, m.Event.Topic)); {
 		case failed[key]:
 			out[i].Err = &settle.PublishError{Scope: settle.ScopeBroker, Err: errBroker}
 		case t == nil || t.brokenTill > b.w.Since():
@@ -103,9 +118,9 @@ func (b *brokerModel) Publish(batch []settle.Message) []settle.Receipt {
 
 // fits reports whether every message would be taken, so that an atomic batch
 // is; otherwise the publisher falls back to singles.
-func (b *brokerModel) fits(batch []settle.Message) bool {
+func (b *brokerModel) fits(broker string, batch []settle.Message) bool {
 	for _, m := range batch {
-		t := b.topic(m.Event.Topic)
+		t := b.topic(relay.DestinationName(broker, m.Event.Topic))
 		if t == nil || t.brokenTill > b.w.Since() || b.w.refuses(m.Event) {
 			return false
 		}
@@ -125,6 +140,11 @@ func (b *brokerModel) take(t *topicLog, m settle.Message) (settle.Coordinates, b
 		pos = log[len(log)-1].Position + int64(b.w.from(1, 2))
 	}
 	at := settle.Coordinates{Topic: t.name, Partition: n, Offset: pos}
+	if m.Event.Topic != t.name {
+		e := *m.Event
+		e.Topic, m.Event = t.name, &e
+		b.w.probes.hit("event at the second broker")
+	}
 	t.partitions[n] = append(log, settle.Record{
 		Position: pos, Event: m.Event, Raw: m.Event.Payload, Key: m.Event.Key(), RecordedAt: b.w.Now(), At: at,
 	})

@@ -18,6 +18,7 @@ func (w *World) planNemesis() {
 	often(w.StoreCuts, 3, w.cutStore)
 	often(w.BrokerStops, 2, w.stopBroker)
 	often(w.BrokerStops, 2, w.cutBroker)
+	often(w.BrokerStops && w.Routed, 3, w.stopOther)
 	often(w.TopicBreaks, 3, w.breakTopic)
 	often(w.SlowTopic, 3, w.slowTopic)
 	often(w.DatabaseCrashes, 6, w.crashDatabase)

@@ -44,7 +44,7 @@ func (w *World) pauseSomething(key string) {
 		c := settle.Control{Kind: "relay"}
 		switch w.IntN(4) {
 		case 0, 1:
-			c = settle.Control{Kind: "topic", Name: topicName(w.IntN(w.Topics))}
+			c = settle.Control{Kind: "topic", Name: w.broker.topics[w.IntN(len(w.broker.topics))].name}
 		case 2:
 			c = settle.Control{Kind: "key", Name: key}
 		}

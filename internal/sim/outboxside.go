@@ -147,13 +147,15 @@ type places struct {
 	read                   bool // at or below its reader's cursor and not open
 	parked, delayed, extra bool
 	gap, dead              bool
+	passed                 bool // by the cursor, whatever its destination has reached
 }
 
 func (o *outboxModel) placesOf(r *outboxRow) places {
-	topic := r.event.Topic
+	lane := o.ownerOf(r.event.AggregateID)
 	var p places
-	p.read = o.ownerOf(r.event.AggregateID).read(r.id, topic)
-	p.parked = o.parkedRow(r.id, topic) != nil
+	p.read, p.passed = lane.read(r.id, r.event.Topic), lane.read(r.id, "")
+	p.passed = p.passed || p.read
+	p.parked = slices.ContainsFunc(o.parked, func(p parkedRow) bool { return p.ID == r.id })
 	p.delayed = slices.ContainsFunc(o.delayed, func(d relay.Delay) bool { return d.ID == r.id })
 	_, p.extra = slices.BinarySearch(o.extra, r.id)
 	_, p.gap = slices.BinarySearch(o.gap, r.id)

@@ -26,6 +26,9 @@ func newPlain(w *World) {
 	w.Swarm = newSwarm(w.dice)
 	p.outbox = w.addOutbox("outbox")
 	w.broker = newBrokerModel(w)
+	if w.Routed {
+		w.reroute()
+	}
 	for i := range w.Groups {
 		w.inboxes = append(w.inboxes, newInboxModel(w, &w.Groups[i], p.outbox))
 	}
@@ -60,6 +63,9 @@ func (p *plain) plan() {
 	}
 	for range p.LaneChanges {
 		p.After(p.between(0, faultTime), func() { p.divide(p.from(1, 4)) })
+	}
+	for range p.RouteChanges {
+		p.After(p.between(0, faultTime), p.reroute)
 	}
 	if p.Operators {
 		for range p.from(4, 16) {

@@ -54,6 +54,7 @@ var Expected = []string{
 	"destination reads for itself",
 	"duplicate delivered",
 	"effect key known",
+	"event at the second broker",
 	"event behind a failed one",
 	"event beyond the dedup floor",
 	"event delayed",

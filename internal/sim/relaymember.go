@@ -44,6 +44,9 @@ func (r *relayMember) begin() {
 		HoleAge: 50 * time.Millisecond, HoleGrace: time.Second, SweepEvery: 300 * time.Millisecond, RetainEvery: 200 * time.Millisecond,
 		SuspectAfter: suspectAfter, CrashAttempts: crashAttempts,
 	}
+	if w.Routed {
+		cfg.Routes, cfg.Brokers = w.routes, map[string]settle.Publisher{otherBroker: nil}
+	}
 	if w.RateLimit > 0 {
 		cfg.RateLimit = map[string]float64{}
 		for _, t := range w.broker.topics {
@@ -231,10 +234,10 @@ func (r *relayMember) publish(c relay.Publish) {
 		w.probes.hit("publish arrived late")
 	}
 	w.After(arrive, func() {
-		if w.broker.down || (r.life != life && w.chance(0.5)) {
+		if w.broker.isDown(c.Broker) || (r.life != life && w.chance(0.5)) {
 			return
 		}
-		got := w.broker.Publish(c.Messages)
+		got := w.broker.Publish(c.Broker, c.Messages)
 		if lostAnswer || r.cutOff {
 			w.probes.hit("acknowledgement lost")
 			return

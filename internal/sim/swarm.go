@@ -36,6 +36,10 @@ type Swarm struct {
 	TopicBreaks     bool
 	BrokerStops     bool
 	SlowTopic       bool
+	// Routed: there is a second broker, and routes lead to it that are changed so
+	// often; a relay has those of the time when it began.
+	Routed       bool
+	RouteChanges int
 
 	// Stores and network.
 	LostCall, LostAnswer float64
@@ -173,6 +177,10 @@ func newSwarm(d dice) Swarm {
 	}
 	for i := range d.from(1, 2) {
 		s.Groups = append(s.Groups, newGroup(d, i, s.Counted))
+	}
+	if !s.Counted && d.chance(0.3) {
+		s.Routed, s.RouteChanges = true, d.from(0, 3)
+		s.BrokerStops = d.chance(0.7)
 	}
 	return s
 }

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/relay"
 )
 
 // World is one seed's simulation.
@@ -39,6 +40,9 @@ type World struct {
 	relays    []*relayMember
 	consumers []*consumerMember
 	processes []*process
+
+	routes     []relay.Route   // of relays that begin now
+	everRouted [][]relay.Route // all that there ever were
 
 	dbSkew   time.Duration // the databases' clock against the true one
 	eventIDs []string      // of all events ever inserted, in order
@@ -162,7 +166,7 @@ func (w *World) heal() {
 		p.cut, p.cutOff = false, false
 		p.resume()
 	}
-	w.broker.down = false
+	w.broker.down, w.broker.otherDown = false, false
 	for _, t := range w.broker.topics {
 		t.brokenTill, t.slowTill = 0, 0
 	}

@@ -1,0 +1,115 @@
+package server
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/settlemq/settle/dial"
+	"github.com/settlemq/settle/internal/configfile"
+	"github.com/settlemq/settle/relay"
+)
+
+// DefaultBroker is what a route calls the source's broker.
+const DefaultBroker = "default"
+
+// RouteConfig is a relay.Route as the file says it.
+type RouteConfig struct {
+	EventType     string `yaml:"event_type" doc:"pattern of the event type, in which * is any text and ? any character" default:"*"`
+	AggregateType string `yaml:"aggregate_type" doc:"pattern of the aggregate type" default:"*"`
+	Topic         string `yaml:"topic" doc:"pattern of the topic that the event names" default:"*"`
+	To            string `yaml:"to" doc:"one of the source's brokers, or default, which is its broker" default:"default"`
+	As            string `yaml:"as" doc:"the topic there" default:"the event's own"`
+}
+
+func (c SourceConfig) relayRoutes() []relay.Route {
+	var routes []relay.Route
+	for _, r := range c.Routes {
+		if r.To == DefaultBroker {
+			r.To = ""
+		}
+		routes = append(routes, relay.Route{EventType: r.EventType, AggregateType: r.AggregateType, Topic: r.Topic, Broker: r.To, As: r.As})
+	}
+	return routes
+}
+
+// brokers are the source's brokers by name, "" the one of events that no route
+// sends elsewhere.
+func (c SourceConfig) brokers() map[string]string {
+	all := map[string]string{"": c.Broker}
+	maps.Copy(all, c.Brokers)
+	return all
+}
+
+// brokerNames are in order, the default one first.
+func (c SourceConfig) brokerNames() []string { return slices.Sorted(maps.Keys(c.brokers())) }
+
+// topicsAt are the topics that are made at a broker at start.
+func (c SourceConfig) topicsAt(broker string) []string {
+	if broker == "" {
+		return c.Topics
+	}
+	var topics []string
+	for _, r := range c.Routes {
+		if r.To == broker && r.As != "" && !slices.Contains(topics, r.As) {
+			topics = append(topics, r.As)
+		}
+	}
+	return topics
+}
+
+// examined says what of a broker is examined: the topics that are made there, or
+// else those that are made at the default one.
+func (c SourceConfig) examined(broker string) dial.BrokerDoctorConfig {
+	if topics := c.topicsAt(broker); len(topics) > 0 {
+		c.Topics = topics
+	}
+	return c.BrokerDoctor()
+}
+
+func isEmbedded(broker string) bool { return broker == "" || broker == BrokerEmbedded }
+
+var brokerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
+
+func (c SourceConfig) wrongBrokers() *configfile.Wrong {
+	if w := wrongBroker("broker", c.Broker); w != nil {
+		return w
+	}
+	for _, name := range c.brokerNames()[1:] {
+		if name == DefaultBroker || !brokerName.MatchString(name) {
+			return &configfile.Wrong{Key: "brokers", Got: fmt.Sprintf("naming %q", name), Want: "names of letters, digits, dots, hyphens and underlines, at most 32, and not " + DefaultBroker}
+		}
+		if c.Brokers[name] == "" {
+			return &configfile.Wrong{Key: "brokers." + name, Want: "given: embedded, or a broker's URL"}
+		}
+		if w := wrongBroker("brokers."+name, c.Brokers[name]); w != nil {
+			return w
+		}
+	}
+	for i, r := range c.Routes {
+		key := fmt.Sprintf("routes[%d]", i)
+		_, known := c.Brokers[r.To]
+		switch {
+		case r.To != "" && r.To != DefaultBroker && !known:
+			return &configfile.Wrong{Key: key + ".to", Got: r.To, Want: "one of brokers, or " + DefaultBroker}
+		case strings.Contains(r.As, "@"):
+			return &configfile.Wrong{Key: key + ".as", Got: r.As, Want: "without an @, behind which a destination names its broker"}
+		}
+	}
+	return nil
+}
+
+func wrongBroker(key, broker string) *configfile.Wrong {
+	if isEmbedded(broker) {
+		return nil
+	}
+	if err := dial.CheckBroker(broker); err != nil {
+		return &configfile.Wrong{Key: key, Want: "embedded, or a broker's URL: " + withoutText(err, broker)}
+	}
+	if strings.HasPrefix(broker, "memory:") {
+		return &configfile.Wrong{Key: key, Got: "memory:", Want: "one that others can read from"}
+	}
+	return nil
+}
