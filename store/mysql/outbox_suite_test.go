@@ -49,9 +49,15 @@ func outboxes(suite testing.TB) func(testing.TB) outboxStore {
 }
 
 func openOutbox(t testing.TB, at string) outboxStore {
+	_, o := openOutboxOf(t, at, "t_outbox_event")
+	return o
+}
+
+// openOutboxOf opens an outbox whose rows are in a table.
+func openOutboxOf(t testing.TB, at, table string) (*mysql.Store, outboxStore) {
 	clock := &testClock{at: time.Now()}
 	s, other := mysql.OpenForTest(t, at, mysql.Config{Clock: clock.now}), mysql.OpenForTest(t, at, mysql.Config{Clock: clock.now})
-	return outboxStore{
+	return s, outboxStore{
 		Outbox: s, Begin: s.Begin, Commit: (*sql.Tx).Commit, Rollback: (*sql.Tx).Rollback,
 		Store: s.Log(), Standby: other.Log(), Governance: s.Governance(),
 		Status: func(ctx context.Context, eventID string) (status string, err error) {
@@ -70,11 +76,11 @@ func openOutbox(t testing.TB, at string) outboxStore {
 			return err
 		},
 		Vanish: func(ctx context.Context, eventID string) error {
-			_, err := s.DB().ExecContext(ctx, "DELETE FROM t_outbox_event WHERE event_id = ?", eventID)
+			_, err := s.DB().ExecContext(ctx, "DELETE FROM "+table+" WHERE event_id = ?", eventID)
 			return err
 		},
 		Empty: func(ctx context.Context) error {
-			_, err := s.DB().ExecContext(ctx, "TRUNCATE t_outbox_event")
+			_, err := s.DB().ExecContext(ctx, "TRUNCATE "+table)
 			return err
 		},
 	}

@@ -1,15 +1,12 @@
 package postgres_test
 
 import (
-	"cmp"
 	"context"
-	"database/sql"
 	"maps"
 	"net/url"
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,29 +14,19 @@ import (
 	"github.com/settlemq/settle/store/migrate"
 	"github.com/settlemq/settle/store/postgres"
 	"github.com/settlemq/settle/store/storetest"
+	"github.com/settlemq/settle/store/storetest/adopted"
 	"github.com/settlemq/settle/store/storetest/broken"
 )
 
-// notOfAClassicTable are the rules of the suite that can't be asked of a table of
-// another owner, into which services insert by SQL of their own.
-func notOfAClassicTable() map[string]string {
-	return map[string]string{
-		"an event id that is in the outbox is refused and leaves nothing of its call": "Append is not there: the owner's unique index refuses the row, and the transaction with it",
-		"an event id twice in one call is refused":                                    "Append is not there: the owner's unique index refuses the row, and the transaction with it",
-		"an invalid event is refused by field and the transaction goes on":            "Append is not there: what can't be sent is found when it is read, and becomes a dead letter",
-		"every field of an event comes back":                                          "the classic table has no column for most of them",
-	}
-}
-
 func TestAnAdoptedOutboxKeepsEveryRuleOfTheSuiteThatApplies(t *testing.T) {
-	storetest.RunOutboxExcept(t, notOfAClassicTable(), classicOutboxes(t, true))
+	storetest.RunOutboxExcept(t, adopted.NotOfAClassicTable(), classicOutboxes(t, true))
 }
 
 func TestAnAdoptedOutboxWhoseStatusIsLeftAloneKeepsEveryRuleOfTheSuiteThatApplies(t *testing.T) {
 	if os.Getenv("SETTLE_TEST_ALL") == "" {
 		t.Skip("without its status an adopted table is read as one of Settle's own is; set SETTLE_TEST_ALL=1")
 	}
-	storetest.RunOutboxExcept(t, notOfAClassicTable(), classicOutboxes(t, false))
+	storetest.RunOutboxExcept(t, adopted.NotOfAClassicTable(), classicOutboxes(t, false))
 }
 
 func TestLanesOfAnAdoptedOutboxKeepEveryRuleOfTheSuiteThatApplies(t *testing.T) {
@@ -50,11 +37,8 @@ func TestEveryRuleThatAppliesToAnAdoptedOutboxFailsABrokenStore(t *testing.T) {
 	if os.Getenv("SETTLE_TEST_ALL") == "" {
 		t.Skip("the same broken stores fail on an outbox of Settle's own; set SETTLE_TEST_ALL=1 for adopted ones")
 	}
-	except := notOfAClassicTable()
-	maps.Copy(except, map[string]string{
-		"what a slow destination has not read is not deleted": "a checkpoint that says otherwise does no harm: only rows whose status says SENT are deleted",
-		"a cold hole that is filled late is listed once":      "one that stays listed does no harm: a row whose status says SENT is not read again",
-	})
+	except := adopted.NotOfAClassicTable()
+	maps.Copy(except, adopted.HarmlessInAClassicTable())
 	broken.RunOutboxExcept(t, except, classicOutboxes(t, true))
 }
 
@@ -125,37 +109,8 @@ func openClassicOutbox(t testing.TB, at, table string) outboxStore {
 	if err := o.Empty(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	p := classicProducer{table: table, now: o.Now}
+	p := adopted.Producer{Dialect: adopted.Dialect{Dollars: true}, Table: table, Now: o.Now}
 	o.Outbox = p
-	o.Insert = func(ctx context.Context, id int64, e *settle.Event) error {
-		_, err := s.DB().ExecContext(ctx, p.insert("id, ", "$7::bigint,"), append(p.values(e), id)...)
-		return err
-	}
+	o.Insert = func(ctx context.Context, id int64, e *settle.Event) error { return p.InsertAt(ctx, s.DB(), id, e) }
 	return o
-}
-
-// classicProducer inserts as a service does that knows nothing of Settle. Its
-// clock is the service's own. What topic an event is for it says by its type of
-// aggregate.
-type classicProducer struct {
-	table string
-	now   func() time.Time
-}
-
-func (p classicProducer) Append(ctx context.Context, tx *sql.Tx, events ...*settle.Event) error {
-	for _, e := range events {
-		if _, err := tx.ExecContext(ctx, p.insert("", ""), p.values(e)...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p classicProducer) insert(column, value string) string {
-	return "INSERT INTO " + p.table + " (" + column + "event_id, aggregate_type, aggregate_id, event_type, payload, status, created_at, updated_at, next_retry_time) SELECT " + value +
-		" $1, $2, $3, $4, $5, 'PENDING', t, t, t FROM (SELECT $6::timestamptz AT TIME ZONE 'UTC' AS t) now"
-}
-
-func (p classicProducer) values(e *settle.Event) []any {
-	return []any{cmp.Or(e.ID, settle.NewID()), cmp.Or(e.Topic, e.AggregateType), e.AggregateID, e.Type, e.Payload, p.now()}
 }
