@@ -43,11 +43,12 @@ type SourceConfig struct {
 	Brokers map[string]string `yaml:"brokers" doc:"more brokers, each under a name that routes know: their URLs, or embedded" default:"{}"`
 	Routes  []RouteConfig     `yaml:"routes" doc:"which events go to which broker; the first that matches decides, and what none matches goes to broker"`
 	Topics  []string          `yaml:"topics" doc:"topics that are made at start; any other is made when it is first used" default:"[]"`
+	Groups  []string          `yaml:"groups" doc:"consumer groups whose queues are made together with each topic, before anything is published to it: RabbitMQ keeps an event only for the groups that are there when it comes; other brokers need none" default:"[]"`
 	Migrate bool              `yaml:"migrate" doc:"whether to make the tables and bring them up to date; else settle migrate does, and until then nothing is relayed" default:"false"`
 	// Durability is DurabilityStrict or DurabilityLax.
 	Durability string `yaml:"durability" doc:"strict: a database that may lose what it has committed (fsync or synchronous_commit off and such) is not relayed; lax: it is, with a warning" default:"strict"`
 	// BrokerDurability is DurabilityStrict or DurabilityLax.
-	BrokerDurability string `yaml:"broker_durability" doc:"strict: nothing is relayed to a broker that may lose what it has acknowledged (one copy, or one that proves it; looked at on Kafka, of the source's topics); lax: it is, with a warning" default:"as durability"`
+	BrokerDurability string `yaml:"broker_durability" doc:"strict: nothing is relayed to a broker that may lose what it has acknowledged (one copy, or one that proves it, or a policy that drops what waits; looked at on Kafka and RabbitMQ, of the source's topics); lax: it is, with a warning" default:"as durability"`
 	// OtherRelay is OtherRelayWarn or OtherRelayUnready.
 	OtherRelay string      `yaml:"other_relay" doc:"what follows when another relay is seen at work on an adopted table. warn: the log and /readyz say so; unready: /readyz answers 503 as well" default:"warn"`
 	Relay      RelayConfig `yaml:"relay" doc:"outbox to broker"`

@@ -59,6 +59,7 @@ func TestAFileThatCanNotBeNamesTheKeyAndShowsNoSecret(t *testing.T) {
 		"token":             {"embedded: {dir: /x, token: '" + canary + "@'}\nsources: {a: {" + db + "}}\n", "embedded.token must be"},
 		"listen":            {"listen: 8081\nembedded: {dir: /x}\nsources: {a: {" + db + "}}\n", "listen is 8081"},
 		"name":              {"sources: {'a:b': {" + db + "}}\n", `naming "a:b"`},
+		"groups":            {"embedded: {dir: /x}\nsources: {a: {" + db + ", groups: ['']}}\n", "sources.a.groups"},
 		"topics":            {"embedded: {dir: /x}\nsources: {a: {" + db + ", topics: ['']}}\n", "sources.a.topics"},
 		"batch":             {"embedded: {dir: /x}\nsources: {a: {" + db + ", relay: {batch_rows: 5000}}}\n", "sources.a.relay.batch_rows is 5000; it must be 1 to 1000"},
 		"rate":              {"embedded: {dir: /x}\nsources: {a: {" + db + ", relay: {rate_limit: {t: -1}}}}\n", "sources.a.relay.rate_limit.t is -1"},
@@ -115,6 +116,7 @@ func TestTheExampleIsRead(t *testing.T) {
 	}
 	t.Setenv("PAYMENT_DB_PASSWORD", "z/@")
 	t.Setenv("KAFKA_PASSWORD", "p@ss")
+	t.Setenv("RABBITMQ_PASSWORD", "p@ss")
 	// Only root could make the secrets where the example has them.
 	text := string(b)
 	for _, name := range []string{"nats-token", "audit-db"} {
@@ -124,7 +126,7 @@ func TestTheExampleIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(cfg.Sources) != 4 || !strings.HasPrefix(cfg.Sources["ledger"].Broker, "kafka://settle:p%40ss@k1.internal:9093,k2") || cfg.Sources["payment"].Relay.KeepFor != 168*time.Hour || cfg.Sources["audit"].Broker != "nats://y@nats.internal:4222" ||
+	if len(cfg.Sources) != 5 || !strings.HasPrefix(cfg.Sources["stock"].Broker, "amqps://settle:p%40ss@r1.internal:5671,r2") || !strings.HasPrefix(cfg.Sources["ledger"].Broker, "kafka://settle:p%40ss@k1.internal:9093,k2") || cfg.Sources["payment"].Relay.KeepFor != 168*time.Hour || cfg.Sources["audit"].Broker != "nats://y@nats.internal:4222" ||
 		cfg.Sources["payment"].DB != "postgres://payment:z%2F%40@db.internal:5432/shop?search_path=payment" || cfg.Sources["audit"].DB != "mysql://audit:y@db2.internal:3306/audit" {
 		t.Errorf("the example says %+v", cfg)
 	}

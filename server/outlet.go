@@ -69,7 +69,7 @@ func (o *outlet) dial(ctx context.Context) (settle.Broker, []string, error) {
 		return nil, nil, brokerRefusal(unsafe)
 	}
 	calm := slog.New(newCalmHandler(o.log.Handler(), func() bool { return true }))
-	broker, err := dial.Broker(ctx, o.url, dial.BrokerConfig{Topics: o.cfg.topicsAt(o.name), Logger: calm})
+	broker, err := dial.Broker(ctx, o.url, dial.BrokerConfig{Topics: o.cfg.topicsAt(o.name), Groups: o.cfg.Groups, Logger: calm})
 	return broker, append(unsafe, doubtful...), err
 }
 

@@ -141,6 +141,9 @@ func (c SourceConfig) wrong() *configfile.Wrong {
 	if slices.Contains(c.Topics, "") {
 		return &configfile.Wrong{Key: "topics", Got: fmt.Sprintf("%q", c.Topics), Want: "names"}
 	}
+	if slices.Contains(c.Groups, "") {
+		return &configfile.Wrong{Key: "groups", Got: fmt.Sprintf("%q", c.Groups), Want: "names"}
+	}
 	if !slices.Contains([]string{"", DurabilityStrict, DurabilityLax}, c.Durability) {
 		return &configfile.Wrong{Key: "durability", Got: c.Durability, Want: DurabilityStrict + " or " + DurabilityLax}
 	}

@@ -182,7 +182,7 @@ func (s *source) judge(ctx context.Context) error {
 }
 
 func (s *source) connect(ctx context.Context) (settle.Broker, error) {
-	return dial.Broker(ctx, s.urls[""], dial.BrokerConfig{Topics: s.cfg.Topics, Logger: slog.New(newCalmHandler(s.log.Handler(), func() bool { return true }))})
+	return dial.Broker(ctx, s.urls[""], dial.BrokerConfig{Topics: s.cfg.Topics, Groups: s.cfg.Groups, Logger: slog.New(newCalmHandler(s.log.Handler(), func() bool { return true }))})
 }
 
 // watch keeps the board until ctx is done.
