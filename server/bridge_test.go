@@ -116,13 +116,15 @@ func (s *springlike) next(t *testing.T) (string, map[string]string, func(), func
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for ctx.Err() == nil {
-		for _, r := range s.reading.PollRecords(ctx, 1).Records() {
-			headers := map[string]string{}
-			for _, h := range r.Headers {
-				headers[h.Key] = string(h.Value)
-			}
-			return string(r.Value), headers, func() { s.giveUp(t, r) }, func() {}
+		records := s.reading.PollRecords(ctx, 1).Records()
+		if len(records) == 0 {
+			continue
 		}
+		headers := map[string]string{}
+		for _, h := range records[0].Headers {
+			headers[h.Key] = string(h.Value)
+		}
+		return string(records[0].Value), headers, func() { s.giveUp(t, records[0]) }, func() {}
 	}
 	t.Fatal("nothing came")
 	return "", nil, nil, nil
@@ -146,11 +148,15 @@ func (s *springlike) giveUp(t *testing.T, r *kgo.Record) {
 func deadAndBack(t *testing.T, broker, topic string, consumer foreign, attempts int) {
 	t.Helper()
 	at, db := database(t)
-	s, log, stop := start(t, server.Config{Sources: map[string]server.SourceConfig{"order": {
+	cfg := server.Config{Sources: map[string]server.SourceConfig{"order": {
 		DB: at, Broker: broker, BrokerDurability: server.DurabilityLax,
 		Bridges: map[string]server.BridgeConfig{"stock": {Ladder: server.LadderConfig{Topic: topic, Steps: []time.Duration{50 * time.Millisecond}}}},
-	}}})
+	}}}
+	s, log, stop := start(t, cfg)
 	await(t, s, log, "leads", func(h server.Health) bool { return h.Sources["order"].Bridges["stock"].State == server.StateLeading })
+	other, otherLog, stopOther := start(t, cfg)
+	await(t, other, otherLog, "stands by", func(h server.Health) bool { return h.Sources["order"].Bridges["stock"].State == server.StateStandingBy })
+	defer stopOther()
 	tx, err := db.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +199,16 @@ func deadAndBack(t *testing.T, broker, topic string, consumer foreign, attempts 
 		done()
 	}
 	await(t, s, log, "returned again", func(h server.Health) bool { return h.Ready && h.Sources["order"].Bridges["stock"].Returned == 2 })
+	if b := other.Health().Sources["order"].Bridges["stock"]; b.Kept+b.Returned > 0 {
+		t.Errorf("the one that stands by has done %+v", b)
+	}
+	for _, p := range server.Probe(t.Context(), cfg) {
+		if p.Err != nil || p.What == "bridge stock" && !strings.Contains(p.Said, "its broker answers") {
+			t.Errorf("the probe says %+v", p)
+		}
+	}
 	stop()
+	await(t, other, otherLog, "takes over", func(h server.Health) bool { return h.Sources["order"].Bridges["stock"].State == server.StateLeading })
 }
 
 func letterOf(t *testing.T, db *dial.Database, i int) govern.DeadLetter {

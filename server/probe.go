@@ -32,7 +32,8 @@ type Probed struct {
 
 // Probe asks each database and each broker of a config once, all at the same
 // time, for at most 15 s. It runs nothing, and makes no table and no topic.
-// The results are in order of the sources' names, the database first.
+// The results are in order of the sources' names, the database first; behind
+// them are those of bridges.
 func Probe(ctx context.Context, c Config) []Probed {
 	ctx, cancel := context.WithTimeout(ctx, probeWithin)
 	defer cancel()
@@ -56,8 +57,10 @@ func Probe(ctx context.Context, c Config) []Probed {
 		}
 		i += 1 + len(c.Sources[name].brokers())
 	}
+	var bridges []Probed
+	group.Go(func() { bridges = c.probeBridges(ctx) })
 	group.Wait()
-	return found
+	return append(found, bridges...)
 }
 
 type answer struct {
