@@ -71,6 +71,7 @@ var imports = map[string]struct{ ours, others []string }{
 	"internal/shopdoc":   {ours: []string{"examples/shop", "examples/shop/lifecycle"}},
 	"internal/crashmain": {ours: []string{"cli"}},
 	"internal/lossydisk": {others: []string{"github.com/hanwen/go-fuse/v2"}},
+	"internal/natsnode":  {others: []string{"github.com/nats-io/nats-server/v2"}},
 	"internal/services":  {},
 	"internal/pgserver":  {ours: []string{"internal/services"}, others: []string{"github.com/jackc/pgx/v5"}},
 	"internal/myserver":  {ours: []string{"internal/services"}, others: []string{"github.com/go-sql-driver/mysql"}},

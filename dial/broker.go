@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"net/url"
 	"strings"
 
 	"github.com/settlemq/settle"
@@ -42,9 +41,10 @@ func CheckBroker(rawURL string) error {
 		return checkKafka(rawURL)
 	case rabbitmq.IsURL(rawURL):
 		return checkRabbitMQ(rawURL)
+	case nats.IsURL(rawURL):
+		return checkNATS(rawURL)
 	}
-	_, err := brokerURL(rawURL)
-	return err
+	return checkMemory(rawURL)
 }
 
 // isKafka tells by the beginning: several hosts are no URL to other readers.
@@ -64,18 +64,20 @@ func checkRabbitMQ(rawURL string) error {
 	return nil
 }
 
-func brokerURL(rawURL string) (*url.URL, error) {
+func checkNATS(rawURL string) error {
+	if err := nats.CheckURL(rawURL); err != nil {
+		return &URLError{Kind: "broker", Wrong: "nats://…", Reason: err.Error() + ", in", Right: brokerURLs()[:1]}
+	}
+	return nil
+}
+
+// checkMemory comes last: what has no other scheme is wrong.
+func checkMemory(rawURL string) error {
 	u, err := parse("broker", rawURL, brokerURLs())
-	if err != nil {
-		return nil, err
+	if err != nil || u.Scheme == "memory" {
+		return err
 	}
-	switch u.Scheme {
-	case "memory":
-		return u, nil
-	case "nats":
-		return u, checkNATS(u)
-	}
-	return nil, unknownScheme("broker", u, brokerURLs())
+	return unknownScheme("broker", u, brokerURLs())
 }
 
 // Broker connects to the broker at a URL. It blocks until the broker answers,
@@ -94,29 +96,14 @@ func Broker(ctx context.Context, rawURL string, cfg BrokerConfig) (settle.Broker
 		}
 		return rabbitmq.Open(ctx, rawURL, rabbitmq.Config{Topics: cfg.Topics, Groups: cfg.Groups, Declare: true, Dial: cfg.Dial, Log: cfg.Logger})
 	}
-	u, err := brokerURL(rawURL)
-	if err != nil {
+	if nats.IsURL(rawURL) {
+		if err := checkNATS(rawURL); err != nil {
+			return nil, err
+		}
+		return nats.Open(ctx, rawURL, nats.Config{Topics: cfg.Topics, Declare: true, Log: cfg.Logger})
+	}
+	if err := checkMemory(rawURL); err != nil {
 		return nil, err
 	}
-	if u.Scheme == "memory" {
-		return memory.New(memory.Config{Log: cfg.Logger}), nil
-	}
-	return nats.Open(ctx, rawURL, nats.Config{Topics: cfg.Topics, Declare: true, Log: cfg.Logger})
-}
-
-func checkNATS(u *url.URL) error {
-	wrong := func(word, reason string) error {
-		return &URLError{Kind: "broker", Wrong: word, Reason: reason, Right: brokerURLs()[:1]}
-	}
-	switch {
-	case u.Hostname() == "":
-		return wrong(u.Host, "there is no host in")
-	case u.Port() == "":
-		return wrong(u.Host, "there is no port in")
-	case u.User.Username() == "":
-		return wrong(u.Host, "there is no token before")
-	case u.Path != "" && u.Path != "/":
-		return wrong(u.Path, "there is a path,")
-	}
-	return nil
+	return memory.New(memory.Config{Log: cfg.Logger}), nil
 }

@@ -29,14 +29,14 @@ func TestAWrongURLNamesTheWrongWordAndTheRightOnes(t *testing.T) {
 		url         string
 		wrong, want string
 	}{
-		{"unknown broker", broker, "kafke://h:1", `"kafke"`, "nats://TOKEN@host:port or kafka://user:password@host:port,host:port or rabbitmq://user:password@host:port/vhost or memory:"},
+		{"unknown broker", broker, "kafke://h:1", `"kafke"`, "nats://TOKEN@host:port,host:port or kafka://user:password@host:port,host:port or rabbitmq://user:password@host:port/vhost or memory:"},
 		{"no scheme", broker, "localhost", `"localhost"`, "nats://"},
 		{"nothing", broker, "", `""`, "nats://"},
-		{"no host", broker, "nats://s3cret@", "no host", "nats://"},
-		{"no port", broker, "nats://s3cret@h", `no port in "h"`, "nats://"},
-		{"no token", broker, "nats://h:4222", `no token before "h:4222"`, "nats://"},
-		{"bad port", broker, "nats://s3cret@h:x", "can't be read", "nats://"},
-		{"path", broker, "nats://s3cret@h:1/topic", `"/topic"`, "nats://"},
+		{"no host", broker, "nats://s3cret@", "not host:port", "nats://"},
+		{"no port", broker, "nats://s3cret@h", `"h" is not host:port`, "nats://"},
+		{"option", broker, "nats://s3cret@h:4222?ssl=true", `no option "ssl"`, "nats://"},
+		{"bad port", broker, "nats://s3cret@h:x", `"h:x" is not host:port`, "nats://"},
+		{"path", broker, "nats://s3cret@h:1/topic", "there is a path", "nats://"},
 		{"no vhost of RabbitMQ", broker, "amqps://ann:s3cret@h:1/a/b", "more than a virtual host", "rabbitmq://user:password@host:port/vhost"},
 		{"unknown database", store, "sqlite3:///x", `"sqlite3"`, "sqlite:///absolute/path.db"},
 		{"relative path", store, "sqlite:x.db", `"x.db"`, "sqlite:///"},

@@ -1,7 +1,7 @@
 // Package dial turns URLs into drivers. It is the only table that names every
 // broker and database there is; everything else is given what it works on.
 //
-//	brokers    nats://TOKEN@host:port   JetStream
+//	brokers    nats://TOKEN@host:port,host:port   JetStream
 //	           kafka://user:password@host:port,host:port
 //	                                    Kafka; ?tls=true, tls_ca=/path and
 //	                                    sasl=scram-sha-512 say how

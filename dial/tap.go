@@ -50,14 +50,14 @@ func Tap(rawURL string) (BrokerTap, error) {
 		return rabbitmq.OpenTap(rawURL)
 	}
 	right := brokerURLs()[:3]
-	u, err := parse("broker", rawURL, right)
-	if err != nil {
-		return nil, err
-	}
-	if u.Scheme != "nats" {
+	if !nats.IsURL(rawURL) {
+		u, err := parse("broker", rawURL, right)
+		if err != nil {
+			return nil, err
+		}
 		return nil, unknownScheme("broker", u, right)
 	}
-	if err := checkNATS(u); err != nil {
+	if err := checkNATS(rawURL); err != nil {
 		return nil, err
 	}
 	return nats.OpenTap(rawURL)

@@ -41,7 +41,7 @@ func TestAFileThatCanNotBeNamesTheKeyAndShowsNoSecret(t *testing.T) {
 		"no db":             {"sources: {a: {}}\n", "sources.a.db must be given"},
 		"wrong db":          {"sources: {a: {db: 'oracle://u:" + canary + "@h/x'}}\n", `unknown scheme "oracle"`},
 		"db not a URL":      {"sources: {a: {db: '${CANARY}'}}\n", "sources.a.db must be a database's URL: there is no scheme in it"},
-		"wrong broker":      {"sources: {a: {" + db + ", broker: 'nats://" + canary + "@h'}}\n", "no port"},
+		"wrong broker":      {"sources: {a: {" + db + ", broker: 'nats://" + canary + "@h'}}\n", `"h" is not host:port`},
 		"Kafka's option":    {"sources: {a: {" + db + ", broker: 'kafka://u:" + canary + "@h:9092?acks=1'}}\n", `there is no option "acks"; there are tls, tls_ca, tls_name, sasl`},
 		"Kafka's topic":     {"sources: {a: {" + db + ", broker: 'kafka://u:" + canary + "@h:9092,i:9092/orders'}}\n", "topics are not part of the URL"},
 		"Kafka's port":      {"sources: {a: {" + db + ", broker: 'kafka://u:" + canary + "@h:9092,i'}}\n", `"i" is not host:port`},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -19,6 +20,11 @@ type answer struct {
 	Count     int      `json:"count"`
 }
 
+// electionPoll is how soon a topic of a cluster is asked again while nobody
+// listens: its servers choose a leader, or have not heard of it yet. Nothing is
+// stored meanwhile.
+const electionPoll = 25 * time.Millisecond
+
 // ask sends m as a request and waits for the stream's answer. A *refusal says
 // that nothing was stored; with any other error the outcome is unknown, but
 // for one that says so. Only the expected stream and a sequence count as
@@ -28,6 +34,9 @@ func (b *Broker) ask(ctx context.Context, t *topic, m *nats.Msg) (answer, error)
 	defer cancel()
 	b.denied.Delete(m.Subject)
 	reply, err := b.nc.RequestMsgWithContext(ctx, m)
+	for t.copies > 1 && errors.Is(err, nats.ErrNoResponders) && pause(ctx, electionPoll) {
+		reply, err = b.nc.RequestMsgWithContext(ctx, m)
+	}
 	if err != nil {
 		return answer{}, b.unanswered(ctx, t, m.Subject, err)
 	}

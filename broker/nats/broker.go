@@ -7,8 +7,10 @@ package nats
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,16 +44,24 @@ type Broker struct {
 
 var _ settle.Broker = (*Broker)(nil)
 
-// Open connects to url (nats://TOKEN@HOST:PORT) and declares cfg.Topics. It
-// blocks until that is done, for at most cfg.ConnectTimeout. From then on a
-// lost connection is restored for ever.
+// Open connects to the server, or any one of a cluster, at a URL (see CheckURL
+// and docs/brokers/nats.md) and declares cfg.Topics. It blocks until that is done,
+// for at most cfg.ConnectTimeout. From then on a lost connection is restored for
+// ever, at whichever server of the cluster answers.
 func Open(ctx context.Context, url string, cfg Config) (*Broker, error) {
+	at, err := parseURL(url)
+	if err != nil {
+		return nil, fmt.Errorf("connect to broker: %w", err)
+	}
 	cfg = cfg.withDefaults()
+	if cfg.Replicas == 0 {
+		cfg.Replicas = at.replicas
+	}
 	b := &Broker{cfg: cfg, link: newLink(), topics: map[string]*topic{}}
 	b.life, b.close = context.WithCancelCause(context.Background())
 	ctx, cancel := context.WithTimeout(ctx, cfg.ConnectTimeout)
 	defer cancel()
-	if err := b.connect(ctx, url); err != nil {
+	if err := b.connect(ctx, at); err != nil {
 		return nil, fmt.Errorf("connect to broker: %w", err)
 	}
 	for _, name := range cfg.Topics {
@@ -63,19 +73,53 @@ func Open(ctx context.Context, url string, cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-func (b *Broker) connect(ctx context.Context, url string) error {
+func (b *Broker) connect(ctx context.Context, at address) error {
 	for {
-		nc, err := nats.Connect(url, b.options()...)
+		nc, err := nats.Connect(strings.Join(at.servers, ","), append(b.options(), at.login...)...)
 		if err == nil {
 			b.nc = nc
 			b.link.rise()
+			if b.cfg.Replicas == 0 {
+				b.cfg.Replicas = copiesIn(nc.ConnectedClusterName())
+			}
 			b.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(b.cfg.Timeout))
 			return err
 		}
-		if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || !pause(ctx, reconnectWait) {
+		if why := hopeless(err); why != "" {
+			return fmt.Errorf("%s: %w", why, err)
+		}
+		if !pause(ctx, reconnectWait) {
 			return err
 		}
 	}
+}
+
+// hopeless says what is to be mended where waiting does not help.
+func hopeless(err error) string {
+	var unknown x509.UnknownAuthorityError
+	var another x509.HostnameError
+	switch {
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
+		return "the server refuses the token, user or key"
+	case errors.Is(err, nats.ErrNkeysNotSupported):
+		return "the server knows no nkeys"
+	case errors.Is(err, nats.ErrSecureConnWanted):
+		return "the server does not speak TLS, and tls=true is there"
+	case errors.As(err, &unknown):
+		return "its certificate is signed by an authority that is not trusted here; tls_ca names a file of authorities"
+	case errors.As(err, &another):
+		return "its certificate is another host's; tls_name says which name it must be for"
+	}
+	return ""
+}
+
+// copiesIn is how many copies of a topic survive the loss of one server, where
+// there is more than one.
+func copiesIn(cluster string) int {
+	if cluster == "" {
+		return 1
+	}
+	return 3
 }
 
 func (b *Broker) options() []nats.Option {

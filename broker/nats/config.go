@@ -17,6 +17,9 @@ type Config struct {
 	Declare bool
 	// Partitions of a topic that is made. It is fixed then. Defaults to 16.
 	Partitions int
+	// Replicas of a topic that is made. Defaults to what the URL says, else to 3
+	// in a cluster and 1 without.
+	Replicas int
 	// MaxBytes bounds what a declared topic keeps. When it is full, publishing
 	// fails and nothing is dropped. Defaults to 8 GiB.
 	MaxBytes int64
@@ -32,8 +35,8 @@ type Config struct {
 	IdleAfter time.Duration
 	// Name is shown by the server's monitoring. Defaults to "settle".
 	Name string
-	// InProcess connects to a server in this process, without a port; the URL
-	// then only carries the token. Defaults to none.
+	// InProcess connects to a server in this process, whatever host and port the URL
+	// names: it carries the token. Defaults to none.
 	InProcess nats.InProcessConnProvider
 	// Log takes warnings. Defaults to none.
 	Log *slog.Logger

@@ -135,7 +135,7 @@ func (r *rig) harness(t testing.TB) brokertest.Harness {
 
 func (r *rig) js(t testing.TB) jetstream.JetStream {
 	t.Helper()
-	nc, err := natsgo.Connect(r.url)
+	nc, err := natsgo.Connect(eachServer(r.url), natsgo.MaxReconnects(-1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,6 +145,13 @@ func (r *rig) js(t testing.TB) jetstream.JetStream {
 		t.Fatal(err)
 	}
 	return js
+}
+
+// eachServer writes a URL as the client itself reads it.
+func eachServer(at string) string {
+	at, _, _ = strings.Cut(at, "?")
+	user, hosts, _ := strings.Cut(at, "@")
+	return user + "@" + strings.ReplaceAll(hosts, ",", ","+user+"@")
 }
 
 func (r *rig) restart(t testing.TB) {
@@ -179,24 +186,35 @@ func (r *rig) lossy(t testing.TB) (settle.Broker, func() int) {
 	}
 }
 
-// log reads the stream directly.
+// log reads the stream directly, once it has a leader.
 func (r *rig) log(t testing.TB) []settle.Record {
 	t.Helper()
 	js := r.js(t)
-	stream, err := js.Stream(t.Context(), nats.StreamName(topicName))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []settle.Record
-	for seq := max(stream.CachedInfo().State.FirstSeq, 1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
-		m, err := stream.GetMsg(t.Context(), seq)
-		if err != nil {
+	for end := time.Now().Add(time.Minute); ; {
+		all, err := readAll(t.Context(), js)
+		if err == nil {
+			return all
+		}
+		if time.Now().After(end) {
 			t.Fatal(err)
+		}
+	}
+}
+
+func readAll(ctx context.Context, js jetstream.JetStream) (all []settle.Record, err error) {
+	stream, err := js.Stream(ctx, nats.StreamName(topicName))
+	if err != nil {
+		return nil, err
+	}
+	for seq := max(stream.CachedInfo().State.FirstSeq, 1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
+		m, err := stream.GetMsg(ctx, seq)
+		if err != nil {
+			return nil, err
 		}
 		n, _ := strconv.Atoi(strings.TrimPrefix(m.Subject, topicName+"."))
 		rec := settle.Record{Position: int64(seq), Raw: m.Data, At: settle.Coordinates{Topic: topicName, Partition: n, Offset: int64(seq)}}
 		rec.Event, rec.DecodeErr = settle.DecodeEnvelope(m.Data, nil)
 		all = append(all, rec)
 	}
-	return all
+	return all, nil
 }

@@ -21,6 +21,8 @@ const (
 	codeNotAvailable    = 10008 // the cluster has no leader
 	codeNotLeader       = 10009
 	codeTooManyRequests = 10167
+	codeNoPeers         = 10005 // fewer servers than copies
+	codeNotClustered    = 10074 // copies where there is one server
 	codeBatchDuplicate  = 10201 // an atomic batch holds an id that is stored already
 )
 

@@ -25,9 +25,14 @@ type Tap struct {
 
 // OpenTap connects to url. A lost connection is restored for ever.
 func OpenTap(url string) (*Tap, error) {
-	nc, err := nats.Connect(url,
+	at, err := parseURL(url)
+	if err != nil {
+		return nil, fmt.Errorf("connect to broker: %w", err)
+	}
+	nc, err := nats.Connect(strings.Join(at.servers, ","), append([]nats.Option{
 		nats.Name("settle-tap"), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
-		nats.ReconnectWait(reconnectWait), nats.ReconnectBufSize(-1), nats.Timeout(2*time.Second))
+		nats.ReconnectWait(reconnectWait), nats.ReconnectBufSize(-1), nats.Timeout(2 * time.Second),
+	}, at.login...)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to broker: %w", err)
 	}

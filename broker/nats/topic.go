@@ -28,6 +28,8 @@ const (
 type topic struct {
 	name, stream string
 	subjects     []string
+	// copies are those of the stream, 1 where there is no cluster.
+	copies int
 	// sending is held by the one atomic batch in flight.
 	sending chan struct{}
 }
@@ -54,7 +56,7 @@ func (b *Broker) topic(ctx context.Context, name string) (*topic, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.topics[name] == nil {
-		b.topics[name] = &topic{name: name, stream: info.Config.Name, subjects: info.Config.Subjects, sending: make(chan struct{}, 1)}
+		b.topics[name] = &topic{name: name, stream: info.Config.Name, subjects: info.Config.Subjects, copies: info.Config.Replicas, sending: make(chan struct{}, 1)}
 	}
 	return b.topics[name], nil
 }
@@ -80,6 +82,9 @@ func (b *Broker) declare(ctx context.Context, name string) (*jetstream.StreamInf
 			stream, err = b.js.Stream(ctx, want.Name)
 		}
 	}
+	if lacksServers(err) {
+		return nil, &settle.PublishError{Scope: settle.ScopeTopic, Err: fmt.Errorf("make it with %d copies: the cluster has too few servers that are up and have room; replicas=1 in the URL makes topics with one: %w", want.Replicas, err)}
+	}
 	if err != nil {
 		return nil, classify(err)
 	}
@@ -88,6 +93,12 @@ func (b *Broker) declare(ctx context.Context, name string) (*jetstream.StreamInf
 		return nil, &settle.PublishError{Scope: settle.ScopeTopic, Err: fmt.Errorf("stream %q exists and differs: %s", want.Name, why)}
 	}
 	return info, nil
+}
+
+// lacksServers reports whether there are fewer servers than copies to be made.
+func lacksServers(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && (api.ErrorCode == codeNoPeers || api.ErrorCode == codeNotClustered)
 }
 
 func (b *Broker) spec(name string) jetstream.StreamConfig {
@@ -102,7 +113,7 @@ func (b *Broker) spec(name string) jetstream.StreamConfig {
 		Retention:          jetstream.LimitsPolicy,
 		Discard:            jetstream.DiscardNew,
 		Storage:            jetstream.FileStorage,
-		Replicas:           1,
+		Replicas:           b.cfg.Replicas,
 		MaxBytes:           b.cfg.MaxBytes,
 		MaxAge:             b.cfg.KeepFor,
 		MaxConsumers:       100_000,

@@ -153,7 +153,7 @@ func TestAServerInProcessNeedsNoPort(t *testing.T) {
 	defer s.Close()
 	cfg := config()
 	cfg.InProcess = s.InProcess()
-	b, err := nats.Open(t.Context(), "nats://secret@in-process", cfg)
+	b, err := nats.Open(t.Context(), "nats://secret@in-process:1", cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

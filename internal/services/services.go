@@ -20,7 +20,7 @@ type Service struct {
 	env  []string
 	dir  string
 	name string
-	url  *url.URL
+	at   string
 }
 
 // URL returns that of the tests' server, which variable holds. Where it does not,
@@ -61,7 +61,7 @@ func Up(t testing.TB, names []string, beside ...string) (all []*Service) {
 	})
 	for line := range strings.Lines(last.run("up", last.name)) {
 		name, at, _ := strings.Cut(strings.TrimSpace(line), " ")
-		all = append(all, &Service{t: t, env: env, dir: dir, name: name, url: parse(t, at)})
+		all = append(all, &Service{t: t, env: env, dir: dir, name: name, at: at})
 	}
 	if len(all) != len(names) {
 		t.Fatalf("scripts/services up %s prints %d lines, want %d", last.name, len(all), len(names))
@@ -143,12 +143,20 @@ func script(t testing.TB) string {
 
 // At is how the server is reached; it may be changed.
 func (s *Service) At() *url.URL {
-	u := *s.url
-	return &u
+	s.t.Helper()
+	return parse(s.t, s.at)
+}
+
+// URL is At as it was printed: that of a cluster names several hosts.
+func (s *Service) URL() string { return s.at }
+
+// Node is one server of a cluster, from 1 on.
+func (s *Service) Node(n int) *Service {
+	return &Service{t: s.t, env: s.env, dir: s.dir, name: s.name + "-" + strconv.Itoa(n)}
 }
 
 // Host returns host:port.
-func (s *Service) Host() string { return s.url.Host }
+func (s *Service) Host() string { return s.At().Host }
 
 // Dir is where the service keeps what it has.
 func (s *Service) Dir() string { return filepath.Join(s.dir, s.name) }

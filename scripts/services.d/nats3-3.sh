@@ -1,0 +1,5 @@
+# Server 3 of the cluster nats3, which is started as a whole.
+. "$here/services.d/nats3.sh"
+needs=nats3
+nodes=3
+dir=$home/3
