@@ -5,11 +5,15 @@ package nats_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/broker/nats"
@@ -135,4 +139,114 @@ func TestASinkThatIsBusyLongerThanAPullLastsMissesNothing(t *testing.T) {
 		send(t, b, seq+1)
 	}
 	sink.await(t)
+}
+
+// one owns partition 0 of a topic from a floor on, for ever.
+type one struct {
+	floor settle.Floor
+	topic string
+}
+
+func (o one) Claim(context.Context, string, int) ([]settle.Claim, error) {
+	return []settle.Claim{{Partition: settle.Partition{Topic: o.topic, Owner: "m", Epoch: 1}, Floor: o.floor}}, nil
+}
+
+func (o one) RaiseFloor(context.Context, settle.Partition, settle.Floor) error { return nil }
+
+// first is a sink that keeps the first record, and tells that there is one.
+type first struct {
+	once sync.Once
+	at   settle.Partition
+	got  settle.Record
+	has  chan struct{}
+}
+
+func (f *first) Deliver(_ context.Context, p settle.Partition, records []settle.Record) error {
+	f.once.Do(func() {
+		f.at, f.got = p, records[0]
+		close(f.has)
+	})
+	return nil
+}
+
+func TestRecordsThatWentBeforeTheGroupHadReadOnAreToldOnce(t *testing.T) {
+	r := newRig(t)
+	var lines lineCounter
+	cfg := config()
+	cfg.Partitions, cfg.Log = 1, slog.New(&lines)
+	b, err := nats.Open(t.Context(), r.url, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	read := func(floor settle.Floor) *first {
+		f := &first{has: make(chan struct{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- b.Subscribe(ctx, settle.Subscription{Group: "g", Topics: []string{topicName}, Ownership: one{floor, topicName}}, f)
+		}()
+		select {
+		case <-f.has:
+		case <-time.After(time.Minute):
+			t.Error("nothing is delivered")
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	for i := range 5 {
+		if got := b.Publish(t.Context(), []settle.Message{message(fmt.Sprint("e", i), "k")})[0]; got.Err != nil {
+			t.Fatal(got.Err)
+		}
+	}
+	begun := read(settle.Floor{})
+	stream, err := r.js(t).Stream(t.Context(), nats.StreamName(topicName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(4)); err != nil {
+		t.Fatal(err)
+	}
+	if n := lines.count("records were deleted"); n != 0 {
+		t.Errorf("it is told %d times while nothing was", n)
+	}
+	next := read(settle.Floor{Generation: begun.at.Generation, Position: begun.got.Position, EventID: begun.got.Event.ID})
+	if next.got.Position != 4 {
+		t.Errorf("reading goes on at %d, want 4", next.got.Position)
+	}
+	if n := lines.count("records were deleted"); n != 1 {
+		t.Errorf("it is told %d times", n)
+	}
+}
+
+// lineCounter is a handler of log lines.
+type lineCounter struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (c *lineCounter) Enabled(context.Context, slog.Level) bool { return true }
+
+func (c *lineCounter) Handle(_ context.Context, r slog.Record) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lines = append(c.lines, r.Message)
+	return nil
+}
+
+func (c *lineCounter) WithAttrs([]slog.Attr) slog.Handler { return c }
+func (c *lineCounter) WithGroup(string) slog.Handler      { return c }
+
+func (c *lineCounter) count(text string) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.lines {
+		if strings.Contains(l, text) {
+			n++
+		}
+	}
+	return n
 }

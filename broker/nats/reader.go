@@ -30,6 +30,9 @@ type reader struct {
 	// raised is when the partition was last busy, or its floor compared with
 	// the stream's end.
 	raised time.Time
+	// missed is where the stream began when it was last told that the group had
+	// not come so far.
+	missed int64
 }
 
 // run reads until ctx ends, or the sink or the stream says that it has to stop.
@@ -111,6 +114,7 @@ func (r *reader) build(ctx context.Context) (jetstream.Consumer, error) {
 	if err := checkFloor(ctx, info, stream, r.floor); err != nil {
 		return nil, err
 	}
+	r.tellMissed(int64(info.State.FirstSeq))
 	r.partition.Generation = generation(info)
 	r.floor.Generation = r.partition.Generation
 	consumer, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
@@ -128,6 +132,17 @@ func (r *reader) build(ctx context.Context) (jetstream.Consumer, error) {
 		return nil, fmt.Errorf("make consumer: %w", err)
 	}
 	return consumer, nil
+}
+
+// tellMissed warns once of records that went before the group had come to them.
+// Only the stream knows positions, so which partitions they were of is not known.
+func (r *reader) tellMissed(first int64) {
+	if r.floor.Position == 0 || r.floor.Position+1 >= first || first <= r.missed {
+		return
+	}
+	r.missed = first
+	r.b.cfg.Log.Warn("records were deleted before the group had read on; those of this partition, if there were any, are lost to it",
+		"topic", r.topic.name, "partition", r.partition.Number, "group", r.s.Group, "read_up_to", r.floor.Position, "begins_at", first)
 }
 
 // remove deletes the consumer. Where that fails the server drops it unused.
