@@ -47,7 +47,7 @@ var imports = map[string]struct{ ours, others []string }{
 	"store/storetest":        {ours: []string{"", "bridge", "relay", "govern"}},
 	"store/storetest/broken": {ours: []string{"", "bridge", "relay", "govern", "store/storetest"}},
 
-	"store/storetest/adopted":    {ours: []string{"", "doctor", "govern", "store/migrate", "store/storetest"}},
+	"store/storetest/adopted":    {ours: []string{"", "relay", "doctor", "govern", "broker/memory", "store/migrate", "store/storetest", "store/storetest/concurrent"}},
 	"store/storetest/concurrent": {ours: []string{"", "relay", "consumer", "govern", "broker/memory"}},
 
 	"govern": {ours: []string{""}},

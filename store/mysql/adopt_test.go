@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -201,35 +200,4 @@ func (c *classic) becomes(want string) {
 		got := c.statuses()
 		return got, got == want
 	})
-}
-
-func TestOfAnAdoptedTableExactlyTheRowsThatWaitAreSentInOrderAndMarked(t *testing.T) {
-	c := newClassic(t, classicTable)
-	sent, waits := 10_000, 1000
-	if os.Getenv("SETTLE_TEST_ALL") != "" {
-		sent, waits = 100_000, 5000
-	}
-	c.insert(1, sent, "SENT")
-	c.insert(sent+1, sent+waits, "PENDING")
-	p := c.adopt(migrate.AdoptConfig{})
-	if p.Send != int64(waits) || p.Leave != int64(sent) || p.Payload != migrate.PayloadEnvelope || p.HighestID < int64(sent+waits) {
-		t.Errorf("the plan is %+v", p)
-	}
-	r := c.relay(newMemory(t), relay.Config{})
-	r.sends(waits)
-	c.insert(sent+waits+1, sent+waits+100, "PENDING")
-	c.becomes(fmt.Sprint("SENT ", sent+waits+100))
-	r.stop()
-	log := r.broker.Log(settle.DefaultTopic)
-	next := map[string]int{}
-	for i, m := range log {
-		var id int
-		if _, err := fmt.Sscanf(m.Event.ID, "e-%d", &id); err != nil || id <= next[m.Event.AggregateID] {
-			t.Fatalf("record %d is %s, behind %d of its key", i, m.Event.ID, next[m.Event.AggregateID])
-		}
-		next[m.Event.AggregateID] = id
-	}
-	if len(log) != waits+100 {
-		t.Errorf("%d events were sent, want %d", len(log), waits+100)
-	}
 }

@@ -97,41 +97,6 @@ func TestAColumnOfAnAdoptedTableThatWasWidenedIsAWarningAndOneThatWasNarrowedIsB
 	}
 }
 
-func TestDoctorNamesAWordInTheStatusThatHasNoMeaning(t *testing.T) {
-	c := newClassic(t, classicTable)
-	c.insert(1, 3, "SENT")
-	c.adopt(migrate.AdoptConfig{})
-	c.insert(4, 4, "HELD")
-	if f := c.findings()["adoption"]; f.Verdict != doctor.Bad || !strings.Contains(f.Found, `status "HELD" has no meaning`) || !strings.Contains(f.Fix, "--status KIND=HELD") {
-		t.Errorf("found %+v", f)
-	}
-	c.adopt(migrate.AdoptConfig{Status: map[string][]string{migrate.StatusDead: {"HELD"}}})
-	if f := c.findings()["adoption"]; f.Verdict != doctor.OK {
-		t.Errorf("after it was given one: %+v", f)
-	}
-}
-
-func TestDoctorReadsAPositionWithRunsOfOpenIdsAndNamesTheTableOnce(t *testing.T) {
-	c := newClassic(t, classicTable)
-	c.adopt(migrate.AdoptConfig{})
-	c.insert(1, 1, "PENDING")
-	r := c.relay(newMemory(t), relay.Config{HoleAge: time.Hour})
-	r.sends(1)
-	c.exec(`ALTER TABLE t_outbox_event AUTO_INCREMENT = 6`)
-	c.insert(2, 2, "PENDING")
-	r.sends(2)
-	c.becomes("SENT 2")
-	found := c.findings()
-	if f := found["generation"]; f.Verdict != doctor.OK {
-		t.Errorf("generation: %+v", f)
-	}
-	for name, f := range found {
-		if strings.Contains(f.Found+f.Fix, c.database+"."+c.database) {
-			t.Errorf("%s names the table twice over: %+v", name, f)
-		}
-	}
-}
-
 // account makes a user who may do everything in Settle's own database.
 func (c *classic) account() (name, at string) {
 	c.t.Helper()

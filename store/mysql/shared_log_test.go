@@ -1,59 +1,20 @@
 package mysql_test
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/settlemq/settle"
-	"github.com/settlemq/settle/doctor"
 	"github.com/settlemq/settle/store/migrate"
-	"github.com/settlemq/settle/store/mysql"
-	"github.com/settlemq/settle/store/storetest"
 	"github.com/settlemq/settle/store/storetest/adopted"
 )
 
 // classicConsumeLog is the consume log that tutorials teach and services have.
 const classicConsumeLog = `CREATE TABLE t_message_consume_log (id BIGINT AUTO_INCREMENT PRIMARY KEY, consumer_group VARCHAR(128) NOT NULL, message_id VARCHAR(64) NOT NULL, biz_key VARCHAR(64) NOT NULL,
  status VARCHAR(16) NOT NULL, consumed_at DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP, UNIQUE KEY uk_group_message (consumer_group, message_id)) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci`
-
-// service makes a service of the shared checks.
-func service(t testing.TB, tables ...string) *adopted.Service {
-	t.Helper()
-	c := newClassic(t, strings.Join(tables, ";"))
-	newAdopt := func(cfg migrate.AdoptConfig) *mysql.Adopt {
-		a, err := mysql.NewAdopt(c.at, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return a
-	}
-	return &adopted.Service{
-		TB: t, DB: c.db, Schema: c.database, Own: c.own,
-		Dialect: adopted.Dialect{
-			Outbox: []string{classicTable}, ConsumeLog: []string{classicConsumeLog}, Effects: []string{dialect().CreateEffects()},
-			Once:  func(insert string) string { return strings.Replace(insert, "INSERT", "INSERT IGNORE", 1) },
-			Again: deadlock,
-		},
-		Adopt: func(cfg migrate.AdoptConfig) (migrate.AdoptPlan, error) {
-			return newAdopt(cfg).Run(context.Background())
-		},
-		Script:    func(cfg migrate.AdoptConfig) (string, error) { return newAdopt(cfg).SQL(context.Background()) },
-		RunScript: func(script string) error { return runScript(c.at, script) },
-		Open: func(o adopted.Options) adopted.Store {
-			s := mysql.OpenForTest(t, c.settle(), mysql.Config{Clock: o.Clock, MaxConns: o.MaxConns})
-			return adopted.Store{Inbox: s.Inbox(), Governance: s.Governance(), DB: s.DB()}
-		},
-		Inbox: func() storetest.InboxStore[*sql.Tx] { return openInbox(t, c.settle()) },
-		Doctor: func() ([]doctor.Finding, error) {
-			return mysql.NewDoctor(c.settle(), mysql.DoctorConfig{}).Check(context.Background())
-		},
-	}
-}
 
 func TestInboxBesideForeignConsumers(t *testing.T) { adopted.InboxBeside(t, service) }
 
@@ -122,7 +83,7 @@ func TestTimesOfASharedLogAreReadWhateverTheirTypeAndPrecision(t *testing.T) {
 		t.Run(typed, func(t *testing.T) {
 			t.Parallel()
 			s := service(t, strings.Replace(classicConsumeLog, "DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP", typed, 1), dialect().CreateEffects())
-			if _, err := s.Adopt(migrate.AdoptConfig{ConsumeLog: s.Schema + ".t_message_consume_log", Zone: "Asia/Shanghai"}); err != nil {
+			if _, err := s.Adopt(t.Context(), migrate.AdoptConfig{ConsumeLog: s.Schema + ".t_message_consume_log", Zone: "Asia/Shanghai"}); err != nil {
 				t.Fatal(err)
 			}
 			zone := time.FixedZone("", 8*60*60)
@@ -158,7 +119,7 @@ func TestIDsThatASharedLogCanNotHoldAreKnownToOurOwnOnly(t *testing.T) {
 		t.Run(charset, func(t *testing.T) {
 			t.Parallel()
 			s := service(t, strings.Replace(strings.Replace(classicConsumeLog, "utf8mb4 COLLATE utf8mb4_general_ci", charset, 1), "message_id VARCHAR(64)", "message_id CHAR(20)", 1), dialect().CreateEffects())
-			if _, err := s.Adopt(migrate.AdoptConfig{ConsumeLog: s.Schema + ".t_message_consume_log"}); err != nil {
+			if _, err := s.Adopt(t.Context(), migrate.AdoptConfig{ConsumeLog: s.Schema + ".t_message_consume_log"}); err != nil {
 				t.Fatal(err)
 			}
 			store := s.Open(adopted.Options{})
@@ -176,20 +137,4 @@ func TestIDsThatASharedLogCanNotHoldAreKnownToOurOwnOnly(t *testing.T) {
 			}
 		})
 	}
-}
-
-// runScript runs statements as a person's client does, in one session.
-func runScript(at, script string) error {
-	u, err := url.Parse(at)
-	if err != nil {
-		return err
-	}
-	password, _ := u.User.Password()
-	db, err := sql.Open("mysql", fmt.Sprintf("%s:%s@tcp(%s)%s?multiStatements=true", u.User.Username(), password, u.Host, u.Path))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close() }()
-	_, err = db.ExecContext(context.Background(), script)
-	return err
 }

@@ -168,30 +168,3 @@ func (c *classic) becomes(want string) {
 		return got, got == want
 	})
 }
-
-func TestOfAnAdoptedTableExactlyTheRowsThatWaitAreSentInOrderAndMarked(t *testing.T) {
-	c := newClassic(t, classicTable)
-	c.insert(1, 100_000, "SENT")
-	c.insert(100_001, 105_000, "PENDING")
-	p := c.adopt(migrate.AdoptConfig{})
-	if p.Send != 5000 || p.Leave != 100_000 || p.Payload != migrate.PayloadEnvelope || p.HighestID != 105_000 {
-		t.Errorf("the plan is %+v", p)
-	}
-	r := c.relay(newMemory(t), relay.Config{})
-	r.sends(5000)
-	c.insert(105_001, 105_100, "PENDING")
-	c.becomes("SENT 105100")
-	r.stop()
-	log := r.broker.Log(settle.DefaultTopic)
-	next := map[string]int{}
-	for i, m := range log {
-		var id int
-		if _, err := fmt.Sscanf(m.Event.ID, "e-%d", &id); err != nil || id <= next[m.Event.AggregateID] {
-			t.Fatalf("record %d is %s, behind %d of its key", i, m.Event.ID, next[m.Event.AggregateID])
-		}
-		next[m.Event.AggregateID] = id
-	}
-	if len(log) != 5100 {
-		t.Errorf("%d events were sent, want 5100", len(log))
-	}
-}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/settlemq/settle/doctor"
 	"github.com/settlemq/settle/relay"
@@ -72,41 +71,6 @@ func TestAColumnOfAnAdoptedTableThatWasWidenedIsAWarningAndOneThatWasNarrowedIsB
 		c.exec(`ALTER TABLE t_outbox_event ALTER COLUMN ` + change.typed)
 		if f := c.findings()["adoption"]; f.Verdict != change.want {
 			t.Errorf("%s: %+v", change.typed, f)
-		}
-	}
-}
-
-func TestDoctorNamesAWordInTheStatusThatHasNoMeaning(t *testing.T) {
-	c := newClassic(t, classicTable)
-	c.insert(1, 3, "SENT")
-	c.adopt(migrate.AdoptConfig{})
-	c.insert(4, 4, "HELD")
-	if f := c.findings()["adoption"]; f.Verdict != doctor.Bad || !strings.Contains(f.Found, `status "HELD" has no meaning`) || !strings.Contains(f.Fix, "--status KIND=HELD") {
-		t.Errorf("found %+v", f)
-	}
-	c.adopt(migrate.AdoptConfig{Status: map[string][]string{migrate.StatusDead: {"HELD"}}})
-	if f := c.findings()["adoption"]; f.Verdict != doctor.OK {
-		t.Errorf("after it was given one: %+v", f)
-	}
-}
-
-func TestDoctorReadsAPositionWithRunsOfOpenIdsAndNamesTheTableOnce(t *testing.T) {
-	c := newClassic(t, classicTable)
-	c.adopt(migrate.AdoptConfig{})
-	c.insert(1, 1, "PENDING")
-	r := c.relay(newMemory(t), relay.Config{HoleAge: time.Hour})
-	r.sends(1)
-	c.exec(`SELECT nextval('t_outbox_event_id_seq') FROM generate_series(1, 3)`)
-	c.insert(2, 2, "PENDING")
-	r.sends(2)
-	c.becomes("SENT 2")
-	found := c.findings()
-	if f := found["generation"]; f.Verdict != doctor.OK {
-		t.Errorf("generation: %+v", f)
-	}
-	for name, f := range found {
-		if strings.Contains(f.Found+f.Fix, c.schema+"."+c.schema) {
-			t.Errorf("%s names the table twice over: %+v", name, f)
 		}
 	}
 }

@@ -3,19 +3,13 @@ package postgres_test
 import (
 	"context"
 	"database/sql"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
-
 	"github.com/settlemq/settle"
-	"github.com/settlemq/settle/doctor"
 	"github.com/settlemq/settle/store/migrate"
 	"github.com/settlemq/settle/store/postgres"
-	"github.com/settlemq/settle/store/storetest"
 	"github.com/settlemq/settle/store/storetest/adopted"
 )
 
@@ -64,57 +58,6 @@ func (c *classic) apply(s *postgres.Store, items ...settle.Item) []settle.Verdic
 		vs = append(vs, r.Verdict)
 	}
 	return vs
-}
-
-// service makes a service of the shared checks.
-func service(t testing.TB, tables ...string) *adopted.Service {
-	t.Helper()
-	c := newClassic(t, strings.Join(tables, ";"))
-	newAdopt := func(cfg migrate.AdoptConfig) *postgres.Adopt {
-		a, err := postgres.NewAdopt(c.at, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return a
-	}
-	db := stdlib.OpenDB(*c.conn.Config())
-	t.Cleanup(func() { _ = db.Close() })
-	return &adopted.Service{
-		TB: t, DB: db, Schema: c.schema, Own: schemaOf(t, c.at),
-		Dialect: adopted.Dialect{
-			Outbox: []string{classicTable}, ConsumeLog: []string{classicLog}, Effects: []string{dialect().CreateEffects()}, Dollars: true,
-			Once: func(insert string) string { return insert + " ON CONFLICT DO NOTHING" },
-		},
-		Adopt: func(cfg migrate.AdoptConfig) (migrate.AdoptPlan, error) {
-			return newAdopt(cfg).Run(context.Background())
-		},
-		Script:    func(cfg migrate.AdoptConfig) (string, error) { return newAdopt(cfg).SQL(context.Background()) },
-		RunScript: func(script string) error { return runScript(c.at, script) },
-		Open: func(o adopted.Options) adopted.Store {
-			s := postgres.OpenForTest(t, c.at, postgres.Config{Clock: o.Clock, MaxConns: o.MaxConns})
-			return adopted.Store{Inbox: s.Inbox(), Governance: s.Governance(), DB: s.DB()}
-		},
-		Inbox: func() storetest.InboxStore[*sql.Tx] { return openInboxAt(t, c.at) },
-		Doctor: func() ([]doctor.Finding, error) {
-			return postgres.NewDoctor(c.at, postgres.DoctorConfig{}).Check(context.Background())
-		},
-	}
-}
-
-// runScript runs statements as a person's client does, in one session.
-func runScript(at, script string) error {
-	u, err := url.Parse(at)
-	if err != nil {
-		return err
-	}
-	u.RawQuery = ""
-	conn, err := pgx.Connect(context.Background(), u.String())
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.Background())
-	_, err = conn.Exec(context.Background(), script, pgx.QueryExecModeSimpleProtocol)
-	return err
 }
 
 func TestInboxBesideForeignConsumers(t *testing.T) { adopted.InboxBeside(t, service) }

@@ -12,6 +12,16 @@ type Dialect struct {
 	// have, t_outbox_event and t_message_consume_log, and Effects t_effect, with
 	// an id that counts up and a row_id.
 	Outbox, ConsumeLog, Effects []string
+	// OutboxWithoutIndex makes t_outbox_event with no index that begins with the status.
+	OutboxWithoutIndex []string
+	// Empty empties the outbox and lets its ids begin again. Behind returns what has
+	// it go on behind an id that a program has chosen; "" where it does by itself.
+	Empty  string
+	Behind func(id int) string
+	// Holes leaves some of its ids out.
+	Holes []string
+	// Later is the time of a session that much from now.
+	Later func(d time.Duration) string
 	// Once makes an INSERT one that leaves a row alone that is there already.
 	Once func(insert string) string
 	// Again reports whether a program tries its transaction again after err.

@@ -67,7 +67,7 @@ func SoundLog(t *testing.T, open Open) {
 	for _, statement := range none.Outbox {
 		none.exec(statement)
 	}
-	if _, err := none.Adopt(migrate.AdoptConfig{Table: none.Schema + ".t_outbox_event"}); err != nil {
+	if _, err := none.Adopt(t.Context(), migrate.AdoptConfig{Table: none.Schema + ".t_outbox_event"}); err != nil {
 		t.Fatal(err)
 	}
 	for name, f := range none.Findings() {

@@ -20,7 +20,7 @@ import (
 func SharedLog(t testing.TB, open Open, zone string) *Service {
 	t.Helper()
 	s := withLog(t, open)
-	p, err := s.Adopt(migrate.AdoptConfig{ConsumeLog: s.log(), Zone: zone})
+	p, err := s.Adopt(context.Background(), migrate.AdoptConfig{ConsumeLog: s.log(), Zone: zone})
 	if err != nil || p.ConsumeLog == "" || p.Table != "" {
 		t.Fatalf("adopting the consume log: %v, %+v", err, p)
 	}
@@ -229,7 +229,7 @@ func NotShared(t *testing.T, open Open, changes map[string][]string) {
 		for _, statement := range change {
 			s.exec(statement)
 		}
-		if _, err := s.Adopt(migrate.AdoptConfig{ConsumeLog: s.log()}); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := s.Adopt(t.Context(), migrate.AdoptConfig{ConsumeLog: s.log()}); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("after %s it says %v", change, err)
 		}
 	}
@@ -250,7 +250,7 @@ func Together(t *testing.T, open Open) {
 	if err := s.RunScript(script); err != nil {
 		t.Fatal(err)
 	}
-	p, err := s.Adopt(cfg)
+	p, err := s.Adopt(t.Context(), cfg)
 	if err != nil || p.ConsumeLog == "" || p.Table == "" || !p.Adopted || len(p.Changes) > 0 {
 		t.Errorf("after the SQL the plan is %+v, %v", p, err)
 	}

@@ -9,8 +9,10 @@ import (
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/doctor"
 	"github.com/settlemq/settle/govern"
+	"github.com/settlemq/settle/relay"
 	"github.com/settlemq/settle/store/migrate"
 	"github.com/settlemq/settle/store/storetest"
+	"github.com/settlemq/settle/store/storetest/concurrent"
 )
 
 // Service is a service that had tables before Settle.
@@ -23,11 +25,15 @@ type Service struct {
 	Schema, Own string
 	// Adopt adopts tables of the service; Script returns the SQL that does it, and
 	// RunScript runs it.
-	Adopt     func(cfg migrate.AdoptConfig) (migrate.AdoptPlan, error)
+	Adopt     func(ctx context.Context, cfg migrate.AdoptConfig) (migrate.AdoptPlan, error)
 	Script    func(cfg migrate.AdoptConfig) (string, error)
 	RunScript func(script string) error
-	// Open opens Settle's tables, which are there.
-	Open func(Options) Store
+	// Open opens Settle's tables, which are there. TryOpen reports whether that
+	// can be done, existing whether by a process that changes no tables.
+	Open    func(Options) Store
+	TryOpen func(existing bool) error
+	// More opens them as one more process that leads lanes.
+	More func() func() concurrent.LaneStore
 	// Inbox opens them for the suite of the inbox.
 	Inbox func() storetest.InboxStore[*sql.Tx]
 	// Doctor examines them.
@@ -45,8 +51,13 @@ type Options struct {
 // Store is what a process has of a service's database.
 type Store struct {
 	Inbox      settle.Inbox[*sql.Tx]
-	Governance govern.Store
-	DB         *sql.DB
+	Outbox     settle.Outbox[*sql.Tx]
+	Log        relay.Store
+	Governance interface {
+		govern.Store
+		govern.Divider
+	}
+	DB *sql.DB
 }
 
 // Open makes a service with tables of its own, which goes when t ends.

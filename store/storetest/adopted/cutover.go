@@ -1,16 +1,13 @@
-package mysql_test
+package adopted
 
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/broker/memory"
@@ -20,12 +17,13 @@ import (
 
 // oldRelay is a classic one at its best: it claims rows with SKIP LOCKED, sends
 // them and marks them, in one transaction.
-func (c *classic) oldRelay(b *memory.Broker) (stop func()) {
+func (s *Service) oldRelay(b *memory.Broker) (stop func()) {
+	s.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
 		for ctx.Err() == nil {
-			if err := sendOld(c.db, b); err != nil && !deadlock(err) {
+			if err := s.sendOld(b); err != nil && (s.Again == nil || !s.Again(err)) {
 				done <- err
 				return
 			}
@@ -35,26 +33,22 @@ func (c *classic) oldRelay(b *memory.Broker) (stop func()) {
 	return func() {
 		cancel()
 		if err := <-done; err != nil {
-			c.t.Errorf("the old relay: %v", err)
+			s.Errorf("the old relay: %v", err)
 		}
 	}
 }
 
-// deadlock is what a program of this server tries again.
-func deadlock(err error) bool {
-	var e *driver.MySQLError
-	return errors.As(err, &e) && (e.Number == 1213 || e.Number == 1205)
-}
+const claimOld = `SELECT id, event_id, aggregate_id, payload FROM t_outbox_event WHERE status = 'PENDING' AND next_retry_time <= CURRENT_TIMESTAMP
+ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED`
 
-func sendOld(db *sql.DB, b *memory.Broker) error {
+func (s *Service) sendOld(b *memory.Broker) error {
 	ctx := context.Background()
-	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	tx, err := s.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	rows, err := tx.QueryContext(ctx, `SELECT id, event_id, aggregate_id, payload FROM t_outbox_event WHERE status = 'PENDING' AND next_retry_time <= CURRENT_TIMESTAMP
-ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED`)
+	rows, err := tx.QueryContext(ctx, claimOld)
 	if err != nil {
 		return err
 	}
@@ -84,14 +78,14 @@ ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED`)
 
 // produce inserts events, one transaction each, some of which stay open for a
 // while or are rolled back, until it is stopped. It tells how many were kept.
-func (c *classic) produce() (stop func() int) {
+func (s *Service) produce() (stop func() int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var kept atomic.Int64
 	done := make(chan error, 4)
 	for w := range 4 {
 		go func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				committed, err := produceOne(c.db, w, n)
+				committed, err := s.produceOne(w, n)
 				if err != nil {
 					done <- err
 					return
@@ -108,16 +102,16 @@ func (c *classic) produce() (stop func() int) {
 		cancel()
 		for range 4 {
 			if err := <-done; err != nil {
-				c.t.Errorf("a producer: %v", err)
+				s.Errorf("a producer: %v", err)
 			}
 		}
 		return int(kept.Load())
 	}
 }
 
-func produceOne(db *sql.DB, w, n int) (committed bool, err error) {
+func (s *Service) produceOne(w, n int) (committed bool, err error) {
 	ctx := context.Background()
-	tx, err := db.BeginTx(ctx, nil)
+	tx, err := s.DB.BeginTx(ctx, nil)
 	if err != nil {
 		return false, err
 	}
@@ -133,70 +127,69 @@ VALUES ('w-%[1]d-%[2]d', 'order', 'w-%[1]d', 'x', '{"eventId": "w-%[1]d-%[2]d", 
 	return true, tx.Commit()
 }
 
-func TestUnderLoadSettleTakesOverFromAClassicRelayAndGivesBackAndNothingIsLost(t *testing.T) {
-	c := newClassic(t, classicTable)
+// TakesOver checks that under load Settle takes over from a classic relay and
+// gives back, and nothing is lost.
+func TakesOver(t *testing.T, open Open) {
+	s := classic(t, open)
 	b := newMemory(t)
-	stopProducers := c.produce()
+	stopProducers := s.produce()
 	grows := func(by int) {
 		from := len(b.Log(settle.DefaultTopic))
 		eventually(t, "events flow", func() (string, bool) { return "", len(b.Log(settle.DefaultTopic)) >= from+by })
 	}
-	stopOld := c.oldRelay(b)
+	stopOld := s.oldRelay(b)
 	grows(200)
 	stopOld()
-	c.adopt(migrate.AdoptConfig{})
-	r := c.relay(b, relay.Config{})
+	s.adopt(migrate.AdoptConfig{})
+	r := s.relay(b, relay.Config{})
 	grows(200)
-	if _, err := c.tryAdopt(migrate.AdoptConfig{Again: true}); err == nil {
+	if _, err := s.tryAdopt(migrate.AdoptConfig{Again: true}); err == nil {
 		t.Error("it was begun anew under a relay that leads")
 	}
 	r.stop()
-	stopOld = c.oldRelay(b) // what Settle had in hand is PENDING and is sent
+	stopOld = s.oldRelay(b) // what Settle had in hand is PENDING and is sent
 	grows(200)
 	stopOld()
-	c.adopt(migrate.AdoptConfig{Again: true})
-	r = c.relay(b, relay.Config{})
+	s.adopt(migrate.AdoptConfig{Again: true})
+	r = s.relay(b, relay.Config{})
 	grows(200)
 	kept := stopProducers()
-	c.becomes(fmt.Sprint("SENT ", kept))
+	s.becomes(fmt.Sprint("SENT ", kept))
 	r.stop()
-	got := map[string]int{}
-	for _, m := range b.Log(settle.DefaultTopic) {
-		got[m.Event.ID]++
+	distinct, all := arrived(b)
+	if distinct != kept {
+		t.Errorf("%d of %d events arrived", distinct, kept)
 	}
-	twice := 0
-	for _, n := range got {
-		twice += n - 1
-	}
-	if len(got) != kept {
-		t.Errorf("%d of %d events arrived", len(got), kept)
-	}
-	if twice > 0 {
-		t.Errorf("%d events were sent twice although each relay ended cleanly", twice)
+	if all > distinct {
+		t.Errorf("%d events were sent twice although each relay ended cleanly", all-distinct)
 	}
 }
 
-func TestTwoRelaysAtOnceSendEverythingAndTheOtherOneIsReported(t *testing.T) {
-	c := newClassic(t, classicTable)
-	b := newMemory(t)
-	c.adopt(migrate.AdoptConfig{})
-	stopProducers := c.produce()
-	stopOld := c.oldRelay(b)
-	r := c.relay(b, relay.Config{})
-	eventually(t, "the other relay is noticed", func() (string, bool) {
-		var n int64
-		err := r.store.DB().QueryRowContext(context.Background(), `SELECT foreign_rows FROM settle_adoption`).Scan(&n)
-		return fmt.Sprint(n, err), n > 0
-	})
-	stopOld()
-	kept := stopProducers()
-	c.becomes(fmt.Sprint("SENT ", kept))
-	r.stop()
+// arrived counts the events that a broker has, and the records.
+func arrived(b *memory.Broker) (distinct, all int) {
 	got := map[string]bool{}
-	for _, m := range b.Log(settle.DefaultTopic) {
+	log := b.Log(settle.DefaultTopic)
+	for _, m := range log {
 		got[m.Event.ID] = true
 	}
-	if len(got) != kept {
-		t.Errorf("%d of %d events arrived", len(got), kept)
+	return len(got), len(log)
+}
+
+// TwoAtOnce checks that two relays at once send everything, and that the other
+// one is reported.
+func TwoAtOnce(t *testing.T, open Open) {
+	s := classic(t, open)
+	b := newMemory(t)
+	s.adopt(migrate.AdoptConfig{})
+	stopProducers := s.produce()
+	stopOld := s.oldRelay(b)
+	r := s.relay(b, relay.Config{})
+	r.notices(-1)
+	stopOld()
+	kept := stopProducers()
+	s.becomes(fmt.Sprint("SENT ", kept))
+	r.stop()
+	if distinct, _ := arrived(b); distinct != kept {
+		t.Errorf("%d of %d events arrived", distinct, kept)
 	}
 }
