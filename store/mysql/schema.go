@@ -89,7 +89,8 @@ func quoted(name string) string {
 	return string(append(out, '`'))
 }
 
-const countUndelivered = `SELECT (SELECT count(*) FROM v_outbox_event WHERE status NOT IN ('SENT', 'DISCARDED')), (SELECT count(*) FROM t_consume_retry)`
+const countUndelivered = `SELECT (SELECT count(*) FROM v_outbox_event WHERE status NOT IN ('SENT', 'DISCARDED')), (SELECT count(*) FROM t_consume_retry)
+ + (SELECT count(*) FROM t_dead_letter WHERE service_side = 'bridge' AND state IN ('OPEN', 'REPLAYING'))`
 
 // guardUndelivered keeps nobody out; see wayDown.
 func guardUndelivered(ctx context.Context, tx *sql.Tx) error {

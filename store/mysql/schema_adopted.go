@@ -10,7 +10,8 @@ import (
 
 // What waits in the adopted table stays there for whoever sends it next; but
 // what was sent and is not marked there would be sent once more.
-const countUnmarked = `SELECT (SELECT count(*) FROM t_outbox_projection p STRAIGHT_JOIN t_outbox_event e ON e.id = p.id), (SELECT count(*) FROM t_consume_retry)`
+const countUnmarked = `SELECT (SELECT count(*) FROM t_outbox_projection p STRAIGHT_JOIN t_outbox_event e ON e.id = p.id), (SELECT count(*) FROM t_consume_retry)
+ + (SELECT count(*) FROM t_dead_letter WHERE service_side = 'bridge' AND state IN ('OPEN', 'REPLAYING'))`
 
 // guardAdopted can't keep writers out, as guardUndelivered can't.
 func guardAdopted(ctx context.Context, tx *sql.Tx) error {

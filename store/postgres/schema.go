@@ -105,7 +105,8 @@ func lockMigrations(ctx context.Context, cfg *pgx.ConnConfig) (unlock func() err
 const (
 	// Whoever writes is waited for, and keeps out until the way down has ended.
 	keepWritersOut   = `SET LOCAL lock_timeout = '10s'; LOCK TABLE t_outbox_event, t_consume_retry IN ACCESS EXCLUSIVE MODE`
-	countUndelivered = `SELECT (SELECT count(*) FROM v_outbox_event WHERE status NOT IN ('SENT', 'DISCARDED')), (SELECT count(*) FROM t_consume_retry)`
+	countUndelivered = `SELECT (SELECT count(*) FROM v_outbox_event WHERE status NOT IN ('SENT', 'DISCARDED')), (SELECT count(*) FROM t_consume_retry)
+ + (SELECT count(*) FROM t_dead_letter WHERE service_side = 'bridge' AND state IN ('OPEN', 'REPLAYING'))`
 )
 
 func guardUndelivered(ctx context.Context, tx *sql.Tx) error {
@@ -131,7 +132,8 @@ const (
 
 	// What waits in the adopted table stays there for whoever sends it next; but
 	// what was sent and is not marked there would be sent once more.
-	countUnmarked = `SELECT (SELECT count(*) FROM t_outbox_projection p JOIN settle_outbox_row() e ON e.id = p.id), (SELECT count(*) FROM t_consume_retry)`
+	countUnmarked = `SELECT (SELECT count(*) FROM t_outbox_projection p JOIN settle_outbox_row() e ON e.id = p.id), (SELECT count(*) FROM t_consume_retry)
+ + (SELECT count(*) FROM t_dead_letter WHERE service_side = 'bridge' AND state IN ('OPEN', 'REPLAYING'))`
 )
 
 func guardAdopted(ctx context.Context, tx *sql.Tx) error {

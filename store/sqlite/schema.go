@@ -87,7 +87,8 @@ func (s *Store) nobodyLeads(ctx context.Context) error {
 	return nil
 }
 
-const countUndelivered = `SELECT (SELECT count(*) FROM v_outbox_event WHERE status NOT IN ('SENT', 'DISCARDED')), (SELECT count(*) FROM t_consume_retry)`
+const countUndelivered = `SELECT (SELECT count(*) FROM v_outbox_event WHERE status NOT IN ('SENT', 'DISCARDED')), (SELECT count(*) FROM t_consume_retry)
+ + (SELECT count(*) FROM t_dead_letter WHERE service_side = 'bridge' AND state IN ('OPEN', 'REPLAYING'))`
 
 // guardUndelivered runs in a transaction that began with the file's write lock.
 func guardUndelivered(ctx context.Context, tx *sql.Tx) error {
