@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -80,14 +81,16 @@ func (e *examined) subjects() (cfg server.Config, all []subject, err error) {
 			}
 			all = append(all, subject{name, of})
 		}
-		of, err := e.brokerOf(source)
-		switch {
-		case errors.Is(err, dial.ErrNotExamined) && e.broker == "":
-			// A file may have sources of any broker.
-		case err != nil:
-			return cfg, nil, usagef("%s--broker: %w", prefixOf(name), err)
-		case of != nil:
-			all = append(all, subject{name, of})
+		for _, broker := range source.BrokerNames() {
+			of, err := e.brokerOf(source, broker)
+			switch {
+			case errors.Is(err, dial.ErrNotExamined) && e.broker == "":
+				// A file may have sources of any broker.
+			case err != nil:
+				return cfg, nil, usagef("%s--broker: %w", prefixOf(name), err)
+			case of != nil:
+				all = append(all, subject{strings.TrimSpace(name + " " + broker), of})
+			}
 		}
 	}
 	return cfg, all, nil
@@ -121,12 +124,16 @@ func (e *examined) sources() (cfg server.Config, names []string, err error) {
 	return server.Config{Sources: map[string]server.SourceConfig{"": source}}, []string{""}, nil
 }
 
-// brokerOf returns nil where a source has no broker of its own.
-func (e *examined) brokerOf(s server.SourceConfig) (doctor.Checker, error) {
-	if s.Broker == "" || s.Broker == server.BrokerEmbedded {
+// brokerOf returns nil where a broker of a source is the embedded one.
+func (e *examined) brokerOf(s server.SourceConfig, broker string) (doctor.Checker, error) {
+	url := s.Broker
+	if broker != "" {
+		url = s.Brokers[broker]
+	}
+	if url == "" || url == server.BrokerEmbedded {
 		return nil, nil
 	}
-	cfg := s.BrokerDoctor()
+	cfg := s.BrokerDoctor(broker)
 	switch {
 	case len(e.topics) > 0:
 		cfg.Topics = e.topics
@@ -138,5 +145,5 @@ func (e *examined) brokerOf(s server.SourceConfig) (doctor.Checker, error) {
 	if e.keepFor > 0 {
 		cfg.KeepFor = e.keepFor
 	}
-	return dial.BrokerDoctor(s.Broker, cfg)
+	return dial.BrokerDoctor(url, cfg)
 }

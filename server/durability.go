@@ -42,14 +42,18 @@ func (c SourceConfig) brokerJudged(ctx context.Context, url string, what dial.Br
 	return judge(ctx, of)
 }
 
-// BrokerDoctor says what of the source's broker is examined: the topics that
-// it names, or the one that events without a topic go to.
-func (c SourceConfig) BrokerDoctor() dial.BrokerDoctorConfig {
-	topics := c.Topics
+// BrokerDoctor says what of a broker, named as in BrokerNames, is examined: the
+// topics that are made there, or else at Broker, or the one that events without
+// a topic go to.
+func (c SourceConfig) BrokerDoctor(broker string) dial.BrokerDoctorConfig {
+	topics := c.topicsAt(broker)
+	if len(topics) == 0 {
+		topics = c.Topics
+	}
 	if len(topics) == 0 {
 		topics = []string{settle.DefaultTopic}
 	}
-	return dial.BrokerDoctorConfig{Topics: topics, Groups: c.Groups, KeepFor: c.Relay.KeepFor}
+	return dial.BrokerDoctorConfig{Topics: topics, KeepFor: c.Relay.KeepFor}
 }
 
 func judge(ctx context.Context, of doctor.Checker) (unsafe, doubtful []string, err error) {

@@ -61,7 +61,7 @@ func (o *outlet) connect(ctx context.Context) bool {
 }
 
 func (o *outlet) dial(ctx context.Context) (settle.Broker, []string, error) {
-	unsafe, doubtful, err := o.cfg.brokerJudged(ctx, o.url, o.cfg.examined(o.name))
+	unsafe, doubtful, err := o.cfg.brokerJudged(ctx, o.url, o.cfg.BrokerDoctor(o.name))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -140,7 +140,7 @@ func (s *source) openOutlets(ctx context.Context) *outlets {
 	o := &outlets{}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	o.stop = stop
-	for _, name := range s.cfg.brokerNames() {
+	for _, name := range s.cfg.BrokerNames() {
 		one := newOutlet(s, name, s.urls[name])
 		o.all = append(o.all, one)
 		o.group.Go(func() { one.run(running) })

@@ -48,7 +48,7 @@ func Probe(ctx context.Context, c Config) []Probed {
 	for _, name := range names {
 		at := i
 		group.Go(func() { found[at] = probed(c, name, "database", c.Sources[name].probeDB(ctx)) })
-		for k, broker := range c.Sources[name].brokerNames() {
+		for k, broker := range c.Sources[name].BrokerNames() {
 			what := "broker"
 			if broker != "" {
 				what += " " + broker
@@ -124,7 +124,7 @@ func (c Config) probeBroker(ctx context.Context, s SourceConfig, broker string) 
 	if err != nil {
 		return answer{err: err}
 	}
-	unsafe, doubtful, err := s.brokerJudged(ctx, url, s.examined(broker))
+	unsafe, doubtful, err := s.brokerJudged(ctx, url, s.BrokerDoctor(broker))
 	if len(unsafe) > 0 && !s.brokerLax() {
 		err = brokerRefusal(unsafe)
 	}

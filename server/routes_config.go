@@ -43,8 +43,8 @@ func (c SourceConfig) brokers() map[string]string {
 	return all
 }
 
-// brokerNames are in order, the default one first.
-func (c SourceConfig) brokerNames() []string { return slices.Sorted(maps.Keys(c.brokers())) }
+// BrokerNames are the source's brokers in order, first "", which is Broker.
+func (c SourceConfig) BrokerNames() []string { return slices.Sorted(maps.Keys(c.brokers())) }
 
 // topicsAt are the topics that are made at a broker at start.
 func (c SourceConfig) topicsAt(broker string) []string {
@@ -60,15 +60,6 @@ func (c SourceConfig) topicsAt(broker string) []string {
 	return topics
 }
 
-// examined says what of a broker is examined: the topics that are made there, or
-// else those that are made at the default one.
-func (c SourceConfig) examined(broker string) dial.BrokerDoctorConfig {
-	if topics := c.topicsAt(broker); len(topics) > 0 {
-		c.Topics = topics
-	}
-	return c.BrokerDoctor()
-}
-
 func isEmbedded(broker string) bool { return broker == "" || broker == BrokerEmbedded }
 
 var brokerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
@@ -77,7 +68,7 @@ func (c SourceConfig) wrongBrokers() *configfile.Wrong {
 	if w := wrongBroker("broker", c.Broker); w != nil {
 		return w
 	}
-	for _, name := range c.brokerNames()[1:] {
+	for _, name := range c.BrokerNames()[1:] {
 		if name == DefaultBroker || !brokerName.MatchString(name) {
 			return &configfile.Wrong{Key: "brokers", Got: fmt.Sprintf("naming %q", name), Want: "names of letters, digits, dots, hyphens and underlines, at most 32, and not " + DefaultBroker}
 		}
