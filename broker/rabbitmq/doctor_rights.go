@@ -1,6 +1,8 @@
 package rabbitmq
 
 import (
+	"slices"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
@@ -14,7 +16,7 @@ func impossible() amqp.Table {
 // has no right is told of that instead.
 func (x *examination) seeRights() (map[string][]string, error) {
 	lacks := map[string][]string{}
-	for _, topic := range append(append([]string{}, x.topics...), x.missing...) {
+	for _, topic := range probed(slices.Concat(x.missing, x.topics)) {
 		asked := map[string]func(ch *amqp.Channel) error{
 			"configure": func(ch *amqp.Channel) error {
 				_, err := ch.QueueDeclare(queueName(topic, "settle-doctor", 0), true, false, false, false, impossible())

@@ -127,7 +127,7 @@ func (x *examination) allowed() (diagnosis, error) {
 		return diagnosis{}, x.rightsErr
 	}
 	var p problems
-	for _, topic := range append(append([]string{}, x.topics...), x.missing...) {
+	for _, topic := range slices.Concat(x.topics, x.missing) {
 		for _, right := range x.rights[topic] {
 			verdict := doctor.Bad
 			if right == "read" || right == "configure" && !slices.Contains(x.missing, topic) {
