@@ -40,11 +40,19 @@ type Inbox[Tx any] interface {
 
 	// Claim and Release lease partitions of topic to owner; see Ownership.
 	Claim(ctx context.Context, r ClaimRequest) ([]Claim, error)
-	// Release gives partitions back, cleanly, so that another member need not
-	// wait for the lease and sees no death.
+	// Release gives partitions back and ends the attendance, cleanly, so that
+	// another member need not wait for the lease and sees no death.
 	Release(ctx context.Context, group, owner string) error
 	// RaiseFloor moves an idle partition's floor; ErrFenced if it is not ours.
 	RaiseFloor(ctx context.Context, group string, p Partition, to Floor) error
+
+	// Attend says for r.TTL that a member lives whose partitions the broker
+	// assigns, and returns what is known of those that ended without Release.
+	Attend(ctx context.Context, r Attendance) (Departed, error)
+	// Hold writes down what a member has in hand, in place of what it had in
+	// that slot, before it handles it. On a nil error others read it should the
+	// process die; it need not outlive the database's.
+	Hold(ctx context.Context, h Hand) error
 
 	// Forget sets group's dedup floor to before and deletes at most limit log
 	// rows of events appended before it. From then on an event appended before
@@ -212,6 +220,29 @@ type ClaimRequest struct {
 	// Partitions is how many the topic has.
 	Partitions int
 	TTL        time.Duration
+}
+
+// Attendance is the sign of life of a member whose partitions the broker
+// assigns. Owner names one life of it: a process that starts anew has another.
+type Attendance struct {
+	Group, Owner string
+	TTL          time.Duration
+	// Remember is how long one that ended without Release is told of.
+	Remember time.Duration
+}
+
+// Departed are the members that ended without Release and are remembered.
+type Departed struct {
+	Deaths int
+	// InHand are the ids of the events that they had written down.
+	InHand []string
+}
+
+// Hand is what a member has in hand. Each worker of it has a slot, from 1 on.
+type Hand struct {
+	Group, Owner string
+	Slot         int
+	EventIDs     []string
 }
 
 // Controls are the acts of people that every process obeys.

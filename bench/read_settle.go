@@ -82,6 +82,14 @@ func (nullInbox) Claim(context.Context, settle.ClaimRequest) ([]settle.Claim, er
 // Release implements settle.Inbox.
 func (nullInbox) Release(context.Context, string, string) error { return nil }
 
+// Attend implements settle.Inbox.
+func (nullInbox) Attend(context.Context, settle.Attendance) (d settle.Departed, err error) {
+	return d, nil
+}
+
+// Hold implements settle.Inbox.
+func (nullInbox) Hold(context.Context, settle.Hand) error { return nil }
+
 // RaiseFloor implements settle.Inbox.
 func (nullInbox) RaiseFloor(context.Context, string, settle.Partition, settle.Floor) error {
 	return nil

@@ -14,6 +14,7 @@ import (
 // again and again, so that an event costs no goroutine and no context.
 type call[Tx any] struct {
 	s    *session[Tx]
+	slot int             // of this worker
 	work context.Context // ends when the consumer can't wait any longer
 	cmd  Apply
 
@@ -31,8 +32,8 @@ type call[Tx any] struct {
 }
 
 // workOff applies works until there are no more.
-func (s *session[Tx]) workOff(ctx context.Context) {
-	c := &call[Tx]{s: s, work: context.WithValue(ctx, askingKey{}, (*asking)(nil))}
+func (s *session[Tx]) workOff(ctx context.Context, slot int) {
+	c := &call[Tx]{s: s, slot: slot, work: context.WithValue(ctx, askingKey{}, (*asking)(nil))}
 	for cmd := range s.works {
 		s.step(c.apply(cmd))
 	}
@@ -45,6 +46,9 @@ func (c *call[Tx]) apply(cmd Apply) Applied {
 	}
 	// Crash here: nothing was written; the records are delivered again.
 	c.s.crash("consume.before_apply")
+	if err := c.hold(); err != nil {
+		return Applied{ID: cmd.ID, Err: err}
+	}
 	results, err := c.s.inbox.Apply(c.work, cmd.Work, c.handle)
 	for err == nil && c.asks(results) {
 		c.answer(c.asker)
@@ -59,6 +63,22 @@ func (c *call[Tx]) apply(cmd Apply) Applied {
 		c.s.crash("consume.after_commit")
 	}
 	return Applied{ID: cmd.ID, Results: results, Err: wrap("apply work", err), BatchErr: c.batchErr, Times: c.times}
+}
+
+// hold writes down what is about to be handled, where that is asked for.
+func (c *call[Tx]) hold() error {
+	if !c.cmd.Hold {
+		return nil
+	}
+	h := settle.Hand{Group: c.s.group, Owner: c.s.member, Slot: c.slot}
+	for i := range c.cmd.Work.Items {
+		if it := &c.cmd.Work.Items[i]; it.Intent == settle.IntentHandle {
+			h.EventIDs = append(h.EventIDs, it.Record.Event.ID)
+		}
+	}
+	// Crash here: others learn of it as soon as this member is silent for a
+	// lease's time, and try these events alone.
+	return wrap("write down events in hand", c.s.inbox.Hold(c.work, h))
 }
 
 // handle is called by the inbox for each item that is new.

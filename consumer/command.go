@@ -23,6 +23,9 @@ type Apply struct {
 	// Alone means that the handler has effects outside the database: Work has
 	// this one event to handle and nothing else to lose.
 	Alone bool
+	// Hold means that Inbox.Hold writes the events that Work handles down first;
+	// when it fails, its error answers in Apply's place.
+	Hold bool
 }
 
 // Complete ends a call of Sink.Deliver: nil acknowledges its records, all of
@@ -42,6 +45,10 @@ type LoadDue struct{ Limit int }
 // LoadControls asks for Inbox.Controls. It is answered by one ControlsLoaded;
 // at most one is unanswered at a time.
 type LoadControls struct{}
+
+// Attend asks for Inbox.Attend. It is answered by one Attended; at most one is
+// unanswered at a time.
+type Attend struct{}
 
 // Forget asks for Inbox.Forget. It is answered by one Forgotten; at most one
 // is unanswered at a time.
@@ -79,6 +86,7 @@ func (Apply) command()        {}
 func (Complete) command()     {}
 func (LoadDue) command()      {}
 func (LoadControls) command() {}
+func (Attend) command()       {}
 func (Forget) command()       {}
 func (WaitUntil) command()    {}
 func (Note) command()         {}

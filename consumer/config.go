@@ -52,8 +52,10 @@ type Config struct {
 	// redelivered; a DedupWindow below it is refused. Defaults to DedupWindow.
 	ReplayHorizon time.Duration
 	// SuspectAfter is how many owners of a partition must have died in a row
-	// without progress before its next records are tried one at a time.
-	// Defaults to 2.
+	// without progress before its next records are tried one at a time. Where the
+	// broker assigns partitions, it is how many members must have died within
+	// half an hour before what they had in hand is; that of the first is not
+	// known with more than 1. Defaults to 2.
 	SuspectAfter int
 
 	// RateLimit bounds the events handled per second. Defaults to no limit.
@@ -76,7 +78,8 @@ type Config struct {
 	// HandlerTimeout is when a handler's context is cancelled. Defaults to 30 s.
 	HandlerTimeout time.Duration
 	// LeaseTTL is how long a partition stays this member's without renewal,
-	// where ownership is leased from our store. Defaults to 2 s.
+	// where ownership is leased from our store, and elsewhere how long a member
+	// is silent before it is taken for dead. Defaults to 2 s.
 	LeaseTTL time.Duration
 	// StopTimeout bounds the wait for transactions in flight when the consumer
 	// stops; then they are cancelled. Defaults to 10 s.

@@ -40,6 +40,9 @@ func (m *Machine) delivered(in Delivered) {
 		d.suspect = min(p.suspects, len(d.records))
 		p.suspects -= d.suspect
 	}
+	if d.part.Epoch == 0 {
+		m.roll.wanted = true
+	}
 	m.queue = append(m.queue, d)
 }
 

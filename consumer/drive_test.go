@@ -33,6 +33,9 @@ type rig struct {
 	halted  error
 	stopped bool
 
+	lives  int    // how often the process began anew
+	member string // its name where the broker assigns partitions
+
 	manual  bool // Apply is answered by finish only
 	pending []Apply
 	spent   time.Duration // told as the time of each call
@@ -87,6 +90,9 @@ func (r *rig) step(in Input) {
 			case LoadControls:
 				cs, err := r.in.Controls(context.Background())
 				queue = append(queue, ControlsLoaded{cs, err})
+			case Attend:
+				d, err := r.in.Attend(context.Background(), settle.Attendance{Owner: r.member, TTL: r.m.cfg.LeaseTTL})
+				queue = append(queue, Attended{d, err})
 			case Forget:
 				n, err := r.in.Forget(context.Background(), "g", c.Before, c.Limit)
 				queue = append(queue, Forgotten{n, err})
@@ -105,6 +111,7 @@ func (r *rig) step(in Input) {
 
 // apply does what a runner does with an Apply.
 func (r *rig) apply(c Apply) Applied {
+	r.hold(c)
 	var events []*settle.Event
 	var batchErr error
 	w := c.Work
@@ -154,6 +161,20 @@ func (r *rig) apply(c Apply) Applied {
 		}
 	}
 	return out
+}
+
+// hold writes down what is to be handled, if the machine wants that.
+func (r *rig) hold(c Apply) {
+	if !c.Hold {
+		return
+	}
+	h := settle.Hand{Owner: r.member}
+	for _, it := range c.Work.Items {
+		if it.Intent == settle.IntentHandle {
+			h.EventIDs = append(h.EventIDs, it.Record.Event.ID)
+		}
+	}
+	_ = r.in.Hold(context.Background(), h)
 }
 
 // finish answers the oldest pending Apply.

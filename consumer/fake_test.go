@@ -51,7 +51,11 @@ type fakeInbox struct {
 	fail     func(w settle.Work) error // before the commit
 	lost     func() error              // after the commit: the answer is lost
 	released []string
-	forgot   []time.Time
+	// attendance is until when members live, hands what they have written down.
+	attendance map[string]time.Time
+	hands      map[string][]string
+	holds      int
+	forgot     []time.Time
 }
 
 func newFakeInbox(now func() time.Time) *fakeInbox {
@@ -293,6 +297,31 @@ func (f *fakeInbox) Release(_ context.Context, _, owner string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.released = append(f.released, owner)
+	return nil
+}
+
+func (f *fakeInbox) Attend(_ context.Context, r settle.Attendance) (settle.Departed, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.attendance == nil {
+		f.attendance, f.hands = map[string]time.Time{}, map[string][]string{}
+	}
+	f.attendance[r.Owner] = f.now().Add(r.TTL)
+	var d settle.Departed
+	for owner, until := range f.attendance {
+		if !until.After(f.now()) {
+			d.Deaths++
+			d.InHand = append(d.InHand, f.hands[owner]...)
+		}
+	}
+	return d, nil
+}
+
+func (f *fakeInbox) Hold(_ context.Context, h settle.Hand) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hands[h.Owner] = h.EventIDs
+	f.holds++
 	return nil
 }
 

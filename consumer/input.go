@@ -79,6 +79,12 @@ type ControlsLoaded struct {
 	Err      error
 }
 
+// Attended answers Attend.
+type Attended struct {
+	Departed settle.Departed
+	Err      error
+}
+
 // Forgotten answers Forget.
 type Forgotten struct {
 	Rows int
@@ -100,6 +106,7 @@ func (Lost) input()           {}
 func (Applied) input()        {}
 func (DueLoaded) input()      {}
 func (ControlsLoaded) input() {}
+func (Attended) input()       {}
 func (Forgotten) input()      {}
 func (Tick) input()           {}
 func (Stopping) input()       {}

@@ -22,6 +22,8 @@ import (
 //     that applies what came before it; everything else goes on.
 //   - What is in the retry store is tried from there, in order per key. An
 //     attempt is written down before it is made where a process may die of it.
+//   - Where the broker assigns partitions, what is in hand is written down while
+//     members have died of late. What one had in hand that died is tried alone.
 //   - What a person has given up on is compensated by the same rules as it
 //     would be handled; where there is no compensation it is dead again at once.
 //   - The fault of a store, a dependency or a shutdown costs no attempt.
@@ -48,6 +50,7 @@ type Machine struct {
 	bucket   bucket
 	controls controlState
 	forget   forgetState
+	roll     roll
 
 	stopping, stopped bool
 	silent            bool // last words are said
@@ -163,6 +166,8 @@ func (m *Machine) Step(now time.Time, in Input) []Command {
 		m.dueLoaded(in)
 	case ControlsLoaded:
 		m.controlsLoaded(in)
+	case Attended:
+		m.attended(in)
 	case Forgotten:
 		m.forgotten(in)
 	case Stopping:
@@ -187,6 +192,10 @@ func (m *Machine) ask() {
 	if !m.controls.loading && !m.now.Before(m.controls.at) {
 		m.controls.loading = true
 		m.emit(LoadControls{})
+	}
+	if m.roll.due(m.now) {
+		m.roll.asking = true
+		m.emit(Attend{})
 	}
 	if !m.due.loading && len(m.due.items) == 0 && !m.now.Before(m.due.at) && m.controls.known && !m.controls.groupPaused {
 		m.due.loading = true
@@ -249,6 +258,9 @@ func (m *Machine) nextWake() time.Time {
 	}
 	if m.cfg.DedupWindow > 0 && !m.forget.running {
 		at = earliest(at, m.forget.at)
+	}
+	if m.roll.wanted && !m.roll.asking {
+		at = earliest(at, m.roll.at)
 	}
 	for _, k := range m.order {
 		if m.now.Before(k.gate.until) {

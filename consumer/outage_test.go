@@ -16,7 +16,7 @@ func failAlone(n int, reads bool) settle.Intent {
 	now := time.Unix(1_800_000_000, 0)
 	m := NewMachine("g", map[string]HandlerRule{"t": {}}, Config{})
 	record := settle.Record{Position: 1, Event: &settle.Event{ID: "e1", Type: "t", AggregateID: "k", Version: 1}}
-	queue := []Input{Tick{}, ControlsLoaded{}, Delivered{ID: 1, Partition: settle.Partition{Topic: "a"}, Records: []settle.Record{record}}}
+	queue := []Input{Tick{}, ControlsLoaded{}, Delivered{ID: 1, Partition: settle.Partition{Topic: "a", Epoch: 1}, Records: []settle.Record{record}}}
 	last, failed := settle.IntentHandle, 0
 	for failed < n {
 		if len(queue) == 0 {

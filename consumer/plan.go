@@ -21,7 +21,7 @@ const (
 func (m *Machine) planDeliveries() bool {
 	w := m.newWork()
 	for _, d := range m.queue {
-		if d.busy || d.err != nil {
+		if d.busy || d.err != nil || d.part.Epoch == 0 && !m.roll.known {
 			continue
 		}
 		if m.fill(w, d) {
@@ -112,7 +112,7 @@ func (m *Machine) plan(d *delivery, i int) settle.Item {
 	it, k := m.triage(*r, false)
 	switch {
 	case k == nil:
-	case i < d.suspect:
+	case i < d.suspect, d.part.Epoch == 0 && m.roll.suspects(r.Event.ID, m.cfg.SuspectAfter):
 		it.Intent, it.NextAt, it.Class = settle.IntentPark, m.now, settle.ClassSuspect
 		it.Cause = "was in hand when a process died; is tried alone"
 	default:

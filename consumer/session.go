@@ -2,6 +2,7 @@ package consumer
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -25,6 +26,10 @@ type session[Tx any] struct {
 	last    DeliveryID
 	owned   map[partName]struct{}
 	leased  bool
+	// attends is true once the inbox may know of member: this Run's name where
+	// the broker assigns partitions.
+	attends bool
+	member  string
 	acked   map[partName]bool // only with Crash
 	notes   []Note
 	halted  error
@@ -48,13 +53,13 @@ func newSession[Tx any](c *Consumer[Tx], cfg Config) *session[Tx] {
 		rules[t] = h.rule()
 	}
 	return &session[Tx]{
-		group: c.group, cfg: cfg, sub: c.sub, inbox: c.inbox, handlers: c.handlers,
+		group: c.group, cfg: cfg, member: cfg.Owner + "-" + rand.Text()[:8], sub: c.sub, inbox: c.inbox, handlers: c.handlers,
 		machine:   NewMachine(c.group, rules, cfg),
 		waiting:   make(map[DeliveryID]chan error),
 		owned:     make(map[partName]struct{}),
 		acked:     make(map[partName]bool),
 		works:     make(chan Apply, cfg.Concurrency+1),
-		questions: make(chan Command, 3),
+		questions: make(chan Command, 4),
 		wake:      make(chan time.Time, 1),
 		halt:      make(chan struct{}),
 		stopped:   make(chan struct{}),
@@ -73,8 +78,8 @@ func (s *session[Tx]) run(ctx context.Context) error {
 	defer endWork()
 
 	var crew sync.WaitGroup
-	for range s.cfg.Concurrency {
-		crew.Go(func() { s.workOff(work) })
+	for i := range s.cfg.Concurrency {
+		crew.Go(func() { s.workOff(work, i+1) })
 	}
 	crew.Go(func() { s.answer(work) })
 	crew.Go(s.keepTime)
@@ -125,16 +130,18 @@ func (s *session[Tx]) ending(err error) error {
 	return err
 }
 
-// release gives the partitions back, so that the next owner does not wait for
-// the lease and sees no death.
+// release gives the partitions back and ends the attendance, so that the next
+// owner does not wait for the lease and sees no death.
 func (s *session[Tx]) release(ctx context.Context) {
-	if !s.leased {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.StopTimeout)
 	defer cancel()
-	if err := s.inbox.Release(ctx, s.group, s.cfg.Owner); err != nil {
-		s.cfg.Logger.Warn("release partitions", "consumer_group", s.group, "error", err)
+	for owner, is := range map[string]bool{s.cfg.Owner: s.leased, s.member: s.attends} {
+		if !is {
+			continue
+		}
+		if err := s.inbox.Release(ctx, s.group, owner); err != nil {
+			s.cfg.Logger.Warn("release partitions", "consumer_group", s.group, "error", err)
+		}
 	}
 }
 
@@ -156,7 +163,7 @@ func (s *session[Tx]) execute(c Command) {
 	switch c := c.(type) {
 	case Apply:
 		s.works <- c
-	case LoadDue, LoadControls, Forget:
+	case LoadDue, LoadControls, Attend, Forget:
 		s.questions <- c
 	case Complete:
 		answer := s.waiting[c.ID]
@@ -188,6 +195,12 @@ func (s *session[Tx]) answer(ctx context.Context) {
 		case LoadControls:
 			controls, err := s.inbox.Controls(ctx)
 			s.step(ControlsLoaded{Controls: controls, Err: wrap("load controls", err)})
+		case Attend:
+			s.mu.Lock()
+			s.attends = true
+			s.mu.Unlock()
+			d, err := s.inbox.Attend(ctx, settle.Attendance{Group: s.group, Owner: s.member, TTL: s.cfg.LeaseTTL, Remember: remember})
+			s.step(Attended{Departed: d, Err: wrap("attend group", err)})
 		case Forget:
 			rows, err := s.inbox.Forget(ctx, s.group, c.Before, c.Limit)
 			s.step(Forgotten{Rows: rows, Err: wrap("forget events", err)})

@@ -91,6 +91,9 @@ func (m *Machine) issue(w *work) {
 	if w.batch != nil && w.calls > 0 {
 		cmd.Batch = w.batch.name
 	}
+	if r := w.refs[0]; r.d != nil && r.d.part.Epoch == 0 && w.calls > 0 {
+		cmd.Hold = m.roll.watches(m.now, m.cfg.SuspectAfter)
+	}
 	m.emit(cmd)
 }
 

@@ -16,6 +16,7 @@ type consumerMember struct {
 	machine *consumer.Machine
 	sub     *subscription
 	tick    int
+	working []bool // which workers are
 }
 
 var (
@@ -39,13 +40,14 @@ func (c *consumerMember) begin() {
 		Owner: c.owner, Concurrency: g.Concurrency, BatchRows: g.BatchRows, BatchBytes: 512, Pass: g.Pass,
 		Retry:     settle.Backoff{Base: 20 * time.Millisecond, Max: 300 * time.Millisecond, Attempts: g.Retries},
 		RetryPoll: 200 * time.Millisecond, OrderedBySeq: g.OrderedBySeq, GapTimeout: g.GapTimeout, TakeoverAfter: time.Second,
-		DedupWindow: g.DedupWindow, SuspectAfter: suspectAfter, RateLimit: g.RateLimit, RateBurst: 3,
+		DedupWindow: g.DedupWindow, LeaseTTL: claimTTL, SuspectAfter: suspectAfter, RateLimit: g.RateLimit, RateBurst: 3,
 		Breaker:      consumer.Breaker{Failures: 2, DistinctKeys: 4, Wait: 20 * time.Millisecond, MaxWait: 300 * time.Millisecond},
 		ControlsPoll: 200 * time.Millisecond, StoreWait: 10 * time.Millisecond, MaxStoreWait: 200 * time.Millisecond,
 	}
 	if g.EffectKeys {
 		cfg.EffectKey = func(e *settle.Event) string { return e.BizKey }
 	}
+	c.working = make([]bool, max(1, g.Concurrency))
 	c.machine = consumer.NewMachine(g.Name, c.inbox.rules, cfg)
 	c.sub.begin()
 	c.in(consumer.Tick{})
@@ -107,6 +109,10 @@ func (c *consumerMember) ask(cmd consumer.Command) {
 	case consumer.LoadControls:
 		var ctrl settle.Controls
 		c.call(func() error { ctrl = x.ctrl; return nil }, func(err error) { c.in(consumer.ControlsLoaded{Controls: ctrl, Err: err}) })
+	case consumer.Attend:
+		var d settle.Departed
+		r := settle.Attendance{Group: x.group.Name, Owner: c.owner, TTL: claimTTL, Remember: time.Minute}
+		c.call(func() error { d = x.Attend(r); return nil }, func(err error) { c.in(consumer.Attended{Departed: d, Err: err}) })
 	case consumer.Forget:
 		n := 0
 		c.call(func() error { n = x.Forget(cmd.Before, cmd.Limit); return nil }, func(err error) { c.in(consumer.Forgotten{Rows: n, Err: err}) })
@@ -119,8 +125,32 @@ func (c *consumerMember) ask(cmd consumer.Command) {
 // transaction.
 func (c *consumerMember) apply(cmd consumer.Apply) {
 	cmd.Work.Items = slices.Clone(cmd.Work.Items) // the machine uses them again once it has an answer
-	run := &working{c: c, cmd: cmd, life: c.life}
-	run.apply()
+	run := &working{c: c, cmd: cmd, life: c.life, slot: slices.Index(c.working, false)}
+	c.working[run.slot] = true
+	if !cmd.Hold {
+		run.apply()
+		return
+	}
+	h := settle.Hand{Owner: c.owner, Slot: run.slot + 1}
+	for i := range cmd.Work.Items {
+		if it := &cmd.Work.Items[i]; it.Intent == settle.IntentHandle {
+			h.EventIDs = append(h.EventIDs, it.Record.Event.ID)
+		}
+	}
+	c.call(func() error { c.inbox.Hold(h); return nil }, func(err error) {
+		if err != nil {
+			run.end(consumer.Applied{ID: cmd.ID, Err: err})
+			return
+		}
+		c.mayDie()
+		run.apply()
+	})
+}
+
+// end answers the machine.
+func (r *working) end(in consumer.Applied) {
+	r.c.working[r.slot] = false
+	r.c.in(in)
 }
 
 // apply is one transaction, or one that is rolled back because another system
@@ -153,7 +183,7 @@ func (r *working) apply() {
 			return
 		}
 		r.found(results, err)
-		c.in(consumer.Applied{ID: r.cmd.ID, Results: results, Err: err, BatchErr: r.batchErr, Times: r.times})
+		r.end(consumer.Applied{ID: r.cmd.ID, Results: results, Err: err, BatchErr: r.batchErr, Times: r.times})
 	})
 }
 
@@ -190,6 +220,7 @@ type working struct {
 	c        *consumerMember
 	cmd      consumer.Apply
 	life     int
+	slot     int // of the worker
 	batch    []effect
 	batchErr error
 	killed   bool

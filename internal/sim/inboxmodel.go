@@ -24,6 +24,7 @@ type inboxModel struct {
 	letters []*letter
 	parts   []*ownedPart
 	members []member
+	roll    []*attending
 	floor   time.Time
 	keys    map[string]string // effect keys
 	seqs    map[string]int64

@@ -122,6 +122,7 @@ func (x *inboxModel) release(p *ownedPart) { p.owner, p.deaths, p.claimed = "", 
 
 // Release implements settle.Inbox.
 func (x *inboxModel) Release(owner string) {
+	x.leave(owner)
 	x.members = slices.DeleteFunc(x.members, func(m member) bool { return m.owner == owner })
 	for _, p := range x.parts {
 		if p.owner == owner {

@@ -123,12 +123,7 @@ func (w *World) newFate(from *outboxModel) *fate {
 		f.kills = true
 	}
 	for i := range w.Groups {
-		// Only where partitions are leased from our store does anybody count the
-		// deaths of owners: elsewhere an event may kill its process a few times.
 		if h := w.newHandling(); h != nil {
-			if h.kind == kills && !w.Groups[i].Owned {
-				h.left = 1
-			}
 			f.byGroup[w.Groups[i].Name] = h
 		}
 	}

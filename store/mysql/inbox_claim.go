@@ -237,6 +237,9 @@ func (in *Inbox) Release(ctx context.Context, group, owner string) error {
 		if _, err := tx.ExecContext(ctx, leaveGroup, groupScope(group), owner); err != nil {
 			return err
 		}
+		if _, err := tx.ExecContext(ctx, leaveRoll, group, owner); err != nil {
+			return err
+		}
 		var id int64
 		var ids []int64
 		if err := each(ctx, tx, []any{&id}, func() { ids = append(ids, id) }, findClaimed, group, in.s.member); err != nil {

@@ -100,7 +100,7 @@ WHERE consumer_group = $1 AND topic = $2`
 // nothing waits for the disk unless partitions change hands.
 func (l *leasing) renew(ctx context.Context, tx pgx.Tx) error {
 	var b pgx.Batch
-	b.Queue(`SELECT set_config('synchronous_commit', 'off', true)`)
+	b.Queue(noFlush)
 	b.Queue(claimAlone, l.scope)
 	b.Queue(expireMembers, l.clock, l.scope)
 	b.Queue(shortenMembers, l.clock, l.scope, l.TTL.Microseconds(), (l.TTL + outboxlog.Leap).Microseconds())
@@ -205,6 +205,7 @@ func (in *Inbox) Release(ctx context.Context, group, owner string) error {
 		b.Queue(leavePartitions, group, owner)
 		b.Queue(leaveGroup, owner, fmt.Sprintf("member %q ", group))
 		b.Queue(leaveRetries, group, in.s.member)
+		b.Queue(leaveRoll, group, owner)
 		return tx.SendBatch(ctx, &b).Close()
 	})
 	if err != nil {

@@ -257,6 +257,9 @@ func (in *Inbox) Release(ctx context.Context, group, owner string) error {
 	}
 	_, err = in.s.lease.ExecContext(ctx, leaveGroup, owner,
 		fmt.Sprintf("%s %q ", scopeMember, group), fmt.Sprintf("%s %q ", scopePartition, group))
+	if err == nil {
+		_, err = in.s.lease.ExecContext(ctx, leaveRoll, group, owner)
+	}
 	if err != nil {
 		return fmt.Errorf("release partitions of group %s: %w", group, err)
 	}

@@ -222,8 +222,10 @@ func (s *Store) openLeases(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.lease.ExecContext(ctx, createLeases); err != nil {
-		return fmt.Errorf("create lease file: %w", err)
+	for _, create := range []string{createLeases, createMembers} {
+		if _, err := s.lease.ExecContext(ctx, create); err != nil {
+			return fmt.Errorf("create lease file: %w", err)
+		}
 	}
 	return nil
 }

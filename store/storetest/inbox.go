@@ -38,7 +38,7 @@ type InboxCase[Tx any] struct {
 
 // InboxCases returns every rule. Each wants a database of its own.
 func InboxCases[Tx any]() []InboxCase[Tx] {
-	return slices.Concat(applyCases[Tx](), orderCases[Tx](), windowCases[Tx](), sequenceCases[Tx](), lineageCases[Tx](), ownerCases[Tx](), governCases[Tx](), compensateCases[Tx]())
+	return slices.Concat(applyCases[Tx](), orderCases[Tx](), windowCases[Tx](), sequenceCases[Tx](), lineageCases[Tx](), ownerCases[Tx](), attendCases[Tx](), governCases[Tx](), compensateCases[Tx]())
 }
 
 // RunInbox checks every rule, each on a database that open makes and t cleans

@@ -174,6 +174,19 @@ func brokenOwners() map[string]func(inboxStore) inboxStore {
 				return claims, err
 			}
 		}),
+		"a member that ends without release is told of, with what it had in hand": inbox(func(b *brokenInbox) {
+			b.attend = func(ctx context.Context, r settle.Attendance) (settle.Departed, error) {
+				d, err := b.Inbox.Attend(ctx, r)
+				return settle.Departed{Deaths: d.Deaths}, err
+			}
+		}),
+		"a member that lives, or has left, is no death": inbox(func(b *brokenInbox) { b.release = func() error { return nil } }),
+		"a member that died long ago is forgotten": inbox(func(b *brokenInbox) {
+			b.attend = func(ctx context.Context, r settle.Attendance) (settle.Departed, error) {
+				r.Remember = time.Hour
+				return b.Inbox.Attend(ctx, r)
+			}
+		}),
 		"the floor of an idle partition rises and never goes back": inbox(func(b *brokenInbox) { b.raise = func() error { return nil } }),
 	}
 }

@@ -19,6 +19,8 @@ type brokenInbox struct {
 	claim    func(ctx context.Context, r settle.ClaimRequest) ([]settle.Claim, error)
 	forget   func(ctx context.Context, group string, before time.Time, limit int) (int, error)
 	raise    func() error
+	attend   func(ctx context.Context, r settle.Attendance) (settle.Departed, error)
+	release  func() error
 	controls func(ctx context.Context) (settle.Controls, error)
 }
 
@@ -48,6 +50,20 @@ func (b brokenInbox) Forget(ctx context.Context, group string, before time.Time,
 		return b.Inbox.Forget(ctx, group, before, limit)
 	}
 	return b.forget(ctx, group, before, limit)
+}
+
+func (b brokenInbox) Attend(ctx context.Context, r settle.Attendance) (settle.Departed, error) {
+	if b.attend == nil {
+		return b.Inbox.Attend(ctx, r)
+	}
+	return b.attend(ctx, r)
+}
+
+func (b brokenInbox) Release(ctx context.Context, group, owner string) error {
+	if b.release == nil {
+		return b.Inbox.Release(ctx, group, owner)
+	}
+	return b.release()
 }
 
 func (b brokenInbox) RaiseFloor(ctx context.Context, group string, p settle.Partition, to settle.Floor) error {
