@@ -13,12 +13,18 @@ const headerMessageID = "settle-message-id"
 // header mapper reads as strings.
 func encodeHeaders(m settle.Message) []kgo.RecordHeader {
 	pairs := settle.WireHeaders(m)
-	headers := make([]kgo.RecordHeader, 0, len(pairs)+1)
-	for _, p := range pairs {
-		headers = append(headers, kgo.RecordHeader{Key: p[0], Value: []byte(p[1])})
-	}
 	if m.ID != m.Event.ID {
-		headers = append(headers, kgo.RecordHeader{Key: headerMessageID, Value: []byte(m.ID)})
+		pairs = append(pairs, [2]string{headerMessageID, m.ID})
+	}
+	size := 0
+	for _, p := range pairs {
+		size += len(p[1])
+	}
+	headers, values := make([]kgo.RecordHeader, len(pairs)), make([]byte, 0, size) // one piece of memory for all values
+	for i, p := range pairs {
+		begin := len(values)
+		values = append(values, p[1]...)
+		headers[i] = kgo.RecordHeader{Key: p[0], Value: values[begin:len(values):len(values)]}
 	}
 	return headers
 }

@@ -14,6 +14,9 @@ import (
 // propertyOverhead is what a message takes beside body, headers and texts.
 const propertyOverhead = 256
 
+// maxShort is how long AMQP lets a short text be.
+const maxShort = 255
+
 // publication is one call of Publish.
 type publication struct {
 	b        *Broker
@@ -224,13 +227,20 @@ func (b *Broker) encode(m settle.Message) (amqp.Publishing, error) {
 	if size > b.cfg.MaxRecordBytes {
 		return amqp.Publishing{}, &settle.PublishError{Scope: settle.ScopeRecord, Err: settle.Permanent(fmt.Errorf("it has %d bytes, and at most %d are sent", size, b.cfg.MaxRecordBytes))}
 	}
-	for name, text := range map[string]string{"message id": m.ID, "source": m.Source} {
-		if len(text) > 255 {
-			return amqp.Publishing{}, &settle.PublishError{Scope: settle.ScopeRecord, Err: settle.Permanent(fmt.Errorf("its %s has %d bytes, and AMQP has room for 255", name, len(text)))}
-		}
+	if len(m.ID) > maxShort || len(m.Source) > maxShort {
+		return amqp.Publishing{}, tooLong(m)
 	}
 	return amqp.Publishing{
 		Headers: headers, ContentType: settle.ContentTypeJSON, DeliveryMode: amqp.Persistent,
 		MessageId: m.ID, Type: e.Type, AppId: m.Source, Timestamp: at, Body: body,
 	}, nil
+}
+
+// tooLong says which text AMQP has no room for.
+func tooLong(m settle.Message) error {
+	name, text := "message id", m.ID
+	if len(text) <= maxShort {
+		name, text = "source", m.Source
+	}
+	return &settle.PublishError{Scope: settle.ScopeRecord, Err: settle.Permanent(fmt.Errorf("its %s has %d bytes, and AMQP has room for %d", name, len(text), maxShort))}
 }
