@@ -55,6 +55,7 @@ func says(t *testing.T, by map[string]doctor.Finding, check string, verdict doct
 }
 
 func TestADoctorSaysWhatOneNodeOfRabbitMQIsWorth(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, serverForTest(t))
 	r.introduce(t, "g")
 	at := managed(t, r.at)
@@ -118,6 +119,7 @@ func TestADoctorSaysWhatOneNodeOfRabbitMQIsWorth(t *testing.T) {
 }
 
 func TestADoctorWithoutTheManagementAPISaysWhatItDoesNotSee(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, serverForTest(t))
 	r.introduce(t, "g")
 	by := diagnose(t, r.at, rabbitmq.DoctorConfig{Topics: []string{r.topic, r.topic + "-missing"}, Groups: []string{"g"}})
@@ -133,6 +135,7 @@ func TestADoctorWithoutTheManagementAPISaysWhatItDoesNotSee(t *testing.T) {
 }
 
 func TestADoctorFindsEachSettingThatIsPlantedIntoATopicOfRabbitMQ(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, serverForTest(t))
 	r.introduce(t, "g")
 	m, at := manage(t, r.at), managed(t, r.at)
@@ -225,6 +228,7 @@ func await(t *testing.T, what string, is func() bool) {
 }
 
 func TestADoctorNamesTheRightsThatAnAccountOfRabbitMQLacks(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, serverForTest(t))
 	r.introduce(t, "g")
 	m := manage(t, r.at)
@@ -279,6 +283,7 @@ func planted(t *testing.T, at string, answers map[string]any) string {
 }
 
 func TestADoctorSaysWhatIsWrongWithNodesOfRabbitMQ(t *testing.T) {
+	t.Parallel()
 	at := serverForTest(t)
 	node := func(name string, with map[string]any) map[string]any {
 		n := map[string]any{"name": name, "running": true, "mem_limit": int64(8 << 30), "mem_used": 1 << 20, "disk_free_limit": int64(2 << 30), "disk_free": int64(100 << 30)}
@@ -322,6 +327,7 @@ func TestADoctorSaysWhatIsWrongWithNodesOfRabbitMQ(t *testing.T) {
 }
 
 func TestADoctorSaysWhyThereIsNoConnectionToRabbitMQ(t *testing.T) {
+	t.Parallel()
 	at := serverForTest(t)
 	wrong := parse(t, at)
 	wrong.User = url.UserPassword("settle", "canary")
