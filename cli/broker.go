@@ -71,6 +71,25 @@ func (b *shopBroker) encrypted() bool {
 // rabbit reports whether it is RabbitMQ.
 func (b *shopBroker) rabbit() bool { return b.url != "" && !strings.HasPrefix(b.url, "kafka://") }
 
+// hosts are the nodes that the URL names.
+func (b *shopBroker) hosts() []string {
+	if b.url == "" {
+		return nil
+	}
+	return hostsOfURL(b.url)
+}
+
+func hostsOfURL(rawURL string) []string {
+	_, rest, whole := strings.Cut(rawURL, "://")
+	if !whole {
+		rest = rawURL // host:port alone
+	}
+	rest, _, _ = strings.Cut(rest, "?")
+	rest = rest[strings.LastIndex(rest, "@")+1:]
+	rest, _, _ = strings.Cut(rest, "/")
+	return strings.Split(rest, ",")
+}
+
 // hide takes the password out of an error.
 func (b *shopBroker) hide(err error) error {
 	return server.Config{Sources: map[string]server.SourceConfig{"": {Broker: b.url}}}.HideError(err)

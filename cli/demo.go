@@ -28,6 +28,7 @@ type demo struct {
 	seed     uint64
 	db       shopDatabase
 	broker   shopBroker
+	nodes    string
 	dir      string
 	keep     bool
 	stay     bool
@@ -35,10 +36,12 @@ type demo struct {
 	timeout  time.Duration
 	asJSON   bool
 
-	plays  scenario
-	named  []string // the faults
-	all    bool     // take the whole input
-	screen *screen
+	plays scenario
+	named []string // the faults
+	// cluster is what --nodes has found; nil without it.
+	cluster *demoNodes
+	all     bool // take the whole input
+	screen  *screen
 }
 
 func (a *app) demoCommand() *cobra.Command {
@@ -77,6 +80,8 @@ everything settled in time.`,
 	f.Uint64Var(&d.seed, "seed", 0, "decides which fault hits what and when (default: by chance, printed)")
 	f.StringVar(&d.db.text, "db", "", databaseUsage)
 	f.StringVar(&d.broker.text, "broker", "", brokerUsage)
+	f.StringVar(&d.nodes, "nodes", "", "for a broker of three nodes or more: a program that is called with status, and with kill, stop, start, pause and resume and a node's\n"+
+		"name, as scripts/services is; adds broker-node-kill, leader-switch and broker-pause to the faults")
 	f.StringVar(&d.dir, "dir", "", "an empty directory for databases, broker and logs, kept afterwards (default: a temporary one, removed if the proof holds and no dead letter is left)")
 	f.BoolVar(&d.keep, "keep", false, "keep the directory and print how to look around in it")
 	f.BoolVar(&d.stay, "stay", false, "keep the shop running afterwards, until Ctrl-C, for exploring it by commands")
@@ -97,6 +102,9 @@ func (d *demo) run(ctx context.Context) error {
 	}
 	d.screen = newScreen(out)
 	defer d.screen.end()
+	if err := d.findNodes(ctx); err != nil {
+		return err
+	}
 	dir, remove, err := d.makeDir()
 	if err != nil {
 		return err
@@ -200,7 +208,7 @@ func (d *demo) prepare() ([]shop.FeedOrder, error) {
 			return nil, usagef("%w", err)
 		}
 	}
-	if err := d.reachable(); err != nil {
+	if err := errors.Join(d.reachable(), d.nodesWanted()); err != nil {
 		return nil, err
 	}
 	if d.skipBad && d.input == "" {

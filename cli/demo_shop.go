@@ -44,7 +44,7 @@ func (d *demo) drill(ctx context.Context, dir string, orders []shop.FeedOrder) (
 	if err != nil {
 		return nil, err
 	}
-	window := paymentWindow(len(orders), d.broker.url != "", d.db.isMySQL())
+	window := paymentWindow(len(orders), d.broker.url != "", d.cluster != nil, d.db.isMySQL())
 	if err := os.WriteFile(filepath.Join(dir, shopFile), []byte(drillFile(window)), 0o600); err != nil {
 		return nil, err
 	}
@@ -181,8 +181,14 @@ func (s *demoShop) system() drill.System {
 	if s.broker.own != nil {
 		broker = s.child(roleBroker, roleBroker, "", s.broker.own, s.brokerReady)
 	}
+	var cluster drill.Cluster
+	if s.d.cluster != nil {
+		s.d.cluster.tap, s.d.cluster.topic = s.broker.tap, s.broker.topic
+		cluster = s.d.cluster
+	}
 	return drill.System{
 		Broker:   broker,
+		Cluster:  cluster,
 		Entry:    s.role(shop.RoleOrderAPI, s.client.ready),
 		Services: s.members(),
 		Outside:  s.outsiders(),

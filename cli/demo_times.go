@@ -13,6 +13,10 @@ const drillLease = 1500 * time.Millisecond
 // use, too, whose groups take seconds to change hands.
 const elsewhereLonger = 6 * time.Second
 
+// nodesLonger is how much longer orders need where the broker's nodes are broken:
+// two of them in a row may be in an order's way.
+const nodesLonger = 45 * time.Second
+
 // mysqlLonger is how much longer each order needs on MySQL and MariaDB, where
 // every commit reaches the disk twice, in the log of the tables and in that of
 // the replicas.
@@ -21,10 +25,13 @@ const mysqlLonger = 40 * time.Millisecond
 // paymentWindow is how long a drill's customers may take to pay: longer than
 // orders need under faults, which is longer the more there are, and short
 // enough to wait for those who never pay.
-func paymentWindow(orders int, elsewhere, mysql bool) time.Duration {
+func paymentWindow(orders int, elsewhere, nodes, mysql bool) time.Duration {
 	longer := time.Duration(0)
 	if elsewhere {
 		longer = elsewhereLonger
+	}
+	if nodes {
+		longer += nodesLonger
 	}
 	if mysql {
 		longer += time.Duration(orders) * mysqlLonger

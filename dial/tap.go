@@ -26,6 +26,11 @@ type BrokerTap interface {
 	ReadAll(ctx context.Context, topic string, visit func(settle.Record) error) error
 	ReadSome(ctx context.Context, topic string, place float64, n int, visit func(settle.Record) error) error
 	Plant(ctx context.Context, topic string, partition int, messageID string, headers map[string]string, value []byte) (settle.Coordinates, error)
+	// Leads returns how many partitions of a topic, or queues of its groups, each
+	// node of a cluster leads that is there, by its host:port, and whether all of
+	// them have all their copies. RabbitMQ is asked by the nodes' management APIs,
+	// whose URLs admins holds by host:port.
+	Leads(ctx context.Context, topic string, admins map[string]string) (leads map[string]int, whole bool, err error)
 	// Remove deletes a topic with all that it holds, and what the broker knows
 	// of consumer groups; none of them may be at work. What is gone is left at
 	// that.

@@ -25,9 +25,13 @@ const (
 	FaultCouponOutage   = "coupon-outage"   // the coupon system hangs for a while, for everybody
 	FaultCouponStuck    = "coupon-stuck"    // the coupon system hangs for some customers until a person repairs
 	FaultOutsideKill    = "outside-kill"    // SIGKILL of an outside system
+
+	FaultBrokerNodeKill = "broker-node-kill" // SIGKILL of the broker's node that leads most, until others lead in its place
+	FaultLeaderSwitch   = "leader-switch"    // the node that leads most ends in order, others lead in its place, and it comes back
+	FaultBrokerPause    = "broker-pause"     // SIGSTOP of the node that leads most, past the time-outs, then SIGCONT
 )
 
-// FaultNames returns all names of faults.
+// FaultNames returns the names of all faults but those of a broker's nodes.
 func FaultNames() []string {
 	return []string{
 		FaultRelayKill, FaultConsumerKill, FaultOrderKill, FaultInventoryKill, FaultBrokerStop,
@@ -37,8 +41,15 @@ func FaultNames() []string {
 	}
 }
 
-// ParseFaults reads "all", "none" or names with commas between. The names come
-// back in the order of FaultNames, each once.
+// NodeFaultNames returns the names of faults of a broker that has several nodes,
+// which System.Cluster breaks.
+func NodeFaultNames() []string {
+	return []string{FaultBrokerNodeKill, FaultLeaderSwitch, FaultBrokerPause}
+}
+
+// ParseFaults reads "all", which are those of FaultNames, "none", or names with
+// commas between. The names come back in the order of FaultNames and
+// NodeFaultNames, each once.
 func ParseFaults(s string) ([]string, error) {
 	switch s {
 	case "all":
@@ -46,16 +57,17 @@ func ParseFaults(s string) ([]string, error) {
 	case "none":
 		return nil, nil
 	}
+	known := slices.Concat(FaultNames(), NodeFaultNames())
 	asked := map[string]bool{}
 	for name := range strings.SplitSeq(s, ",") {
 		name = strings.TrimSpace(name)
 		if name == "all" || name == "none" {
-			return nil, fmt.Errorf("fault %q stands alone; else name some of %s", name, strings.Join(FaultNames(), ", "))
+			return nil, fmt.Errorf("fault %q stands alone; else name some of %s", name, strings.Join(known, ", "))
 		}
-		if !slices.Contains(FaultNames(), name) {
-			return nil, fmt.Errorf("unknown fault %q; the faults are all, none, or some of %s", name, strings.Join(FaultNames(), ", "))
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("unknown fault %q; the faults are all, none, or some of %s", name, strings.Join(known, ", "))
 		}
 		asked[name] = true
 	}
-	return slices.DeleteFunc(FaultNames(), func(name string) bool { return !asked[name] }), nil
+	return slices.DeleteFunc(known, func(name string) bool { return !asked[name] }), nil
 }

@@ -13,8 +13,9 @@ import (
 )
 
 // fire fires the shots, each when its number of orders has been placed, at
-// most three at a time, and waits for all. A shot that found its target down
-// tries again; one that fails otherwise is reported and not counted.
+// most three at a time, and waits for all. What follows a fault of the broker's
+// nodes waits until they are well. A shot that found its target down tries again;
+// one that fails otherwise is reported and not counted.
 func (r *run) fire(ctx context.Context) error {
 	var flying sync.WaitGroup
 	defer flying.Wait()
@@ -28,8 +29,9 @@ func (r *run) fire(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+		over := make(chan struct{})
 		flying.Go(func() {
-			defer func() { <-slots }()
+			defer func() { close(over); <-slots }()
 			r.shoot(ctx, s, uint64(i))
 		})
 		r.mu.Lock()
@@ -39,6 +41,14 @@ func (r *run) fire(ctx context.Context) error {
 		r.mu.Unlock()
 		select {
 		case <-time.After(r.cfg.Interval):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if !ofNode(s.Fault) {
+			continue
+		}
+		select {
+		case <-over:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -65,7 +75,7 @@ func (r *run) awaitPlaced(ctx context.Context, n int) error {
 }
 
 func (r *run) shoot(ctx context.Context, s Shot, n uint64) {
-	limit := time.Now().Add(15 * time.Second)
+	var limit time.Time
 	rnd := rand.New(rand.NewPCG(r.cfg.Seed, n))
 	for {
 		began := time.Now()
@@ -79,7 +89,10 @@ func (r *run) shoot(ctx context.Context, s Shot, n uint64) {
 			return
 		case ctx.Err() != nil:
 			return
-		case !errors.Is(err, ErrNotRunning), time.Now().After(limit):
+		case limit.IsZero(): // it may have waited for its turn
+			limit = time.Now().Add(15 * time.Second)
+		}
+		if !errors.Is(err, ErrNotRunning) || time.Now().After(limit) {
 			r.cfg.Say("%s did not work: %v", s.Fault, err)
 			return
 		}
@@ -162,6 +175,8 @@ func (r *run) inject(ctx context.Context, s Shot, rnd *rand.Rand) (int, error) {
 		return r.loseAnswers(ctx)
 	case FaultDuplicate:
 		return r.duplicate(ctx, rnd, s.Nth)
+	case FaultBrokerNodeKill, FaultLeaderSwitch, FaultBrokerPause:
+		return r.breakNode(ctx, s.Fault)
 	case FaultPoison:
 		return 0, r.plantForeign(ctx, rnd, s.Nth) // counted as a dead letter
 	}

@@ -19,4 +19,7 @@ var faultMeanings = map[string]string{
 	FaultCouponOutage:   "the coupon system hangs for a while, for everybody",
 	FaultCouponStuck:    "the coupon system hangs for some customers until a person repairs",
 	FaultOutsideKill:    "an outside system is killed",
+	FaultBrokerNodeKill: "the broker's node that leads most is killed, and comes back when others lead in its place",
+	FaultLeaderSwitch:   "the broker's node that leads most ends in order, others lead in its place, and it comes back",
+	FaultBrokerPause:    "the broker's node that leads most is stopped for longer than all time-outs, and goes on as if nothing had happened",
 }

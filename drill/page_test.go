@@ -293,7 +293,7 @@ func TestAHistogramHoldsAllAndItsMedianLiesWhereHalfIsBelow(t *testing.T) {
 }
 
 func TestThePageExplainsEveryFault(t *testing.T) {
-	for _, name := range FaultNames() {
+	for _, name := range slices.Concat(FaultNames(), NodeFaultNames()) {
 		if faultMeanings[name] == "" {
 			t.Errorf("%s is not explained", name)
 		}

@@ -34,6 +34,10 @@ type Config struct {
 	Leave int
 	// Interval is the least time between two shots. Defaults to 400 ms.
 	Interval time.Duration
+	// NodePause is how long FaultBrokerPause holds a node of the broker, and about
+	// what each fault of a node takes, while orders flow. Defaults to 20 s: longer
+	// than clients and nodes wait for one that is silent.
+	NodePause time.Duration
 	// Timeout bounds everything until all has settled. Defaults to 10 min.
 	Timeout time.Duration
 	// Say tells a person what happens, a line each. Required.
@@ -91,6 +95,9 @@ func Run(ctx context.Context, cfg Config, sys System) (*Report, error) {
 	}
 	if cfg.Interval <= 0 {
 		cfg.Interval = 400 * time.Millisecond
+	}
+	if cfg.NodePause <= 0 {
+		cfg.NodePause = 20 * time.Second
 	}
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 10 * time.Minute
@@ -243,7 +250,7 @@ func (r *run) gate(ctx context.Context, i int) error {
 			return ctx.Err()
 		}
 	}
-	r.due = r.due.Add(time.Duration(len(r.shots)) * r.cfg.Interval / time.Duration(len(r.cfg.Requests)))
+	r.due = r.due.Add(r.firing() / time.Duration(len(r.cfg.Requests)))
 	if now := time.Now(); r.due.Before(now) {
 		r.due = now
 	}
@@ -253,6 +260,18 @@ func (r *run) gate(ctx context.Context, i int) error {
 	case <-time.After(time.Until(r.due)):
 		return nil
 	}
+}
+
+// firing is about how long all shots take.
+func (r *run) firing() (all time.Duration) {
+	for _, s := range r.shots {
+		if ofNode(s.Fault) {
+			all += r.cfg.NodePause
+		} else {
+			all += r.cfg.Interval
+		}
+	}
+	return all
 }
 
 // await waits until the system's state is as asked.

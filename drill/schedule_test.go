@@ -49,6 +49,7 @@ func TestFaultsAreNamedAllNoneOrOneByOne(t *testing.T) {
 		{"all", drill.FaultNames()},
 		{"none", nil},
 		{"poison, relay-kill,poison", []string{"relay-kill", "poison"}},
+		{"leader-switch,broker-cut", []string{"broker-cut", "leader-switch"}},
 	} {
 		if got, err := drill.ParseFaults(c.text); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%q: %v, %v", c.text, got, err)

@@ -25,6 +25,9 @@ type System struct {
 	Tap Tap
 	// Unplaced is set where what a publisher is told says no place in the log.
 	Unplaced bool
+	// Cluster breaks the broker's nodes. Nil: it has one, or none that can be
+	// broken, and no fault of nodes is asked for.
+	Cluster Cluster
 	// Topic is the topic of all events, Groups how many consumer groups read it.
 	Topic  string
 	Groups int

@@ -59,6 +59,11 @@ func (t *Tap) Forget(context.Context, string) error { return nil }
 // Places reports that an acknowledgement says where a record is.
 func (t *Tap) Places() bool { return true }
 
+// Leads fails: the server is one.
+func (t *Tap) Leads(context.Context, string, map[string]string) (map[string]int, bool, error) {
+	return nil, false, errors.New("the server has no nodes")
+}
+
 // Bounds returns the positions of the first and the last record of topic;
 // last is 0 when there was none yet.
 func (t *Tap) Bounds(ctx context.Context, topic string) (first, last int64, err error) {

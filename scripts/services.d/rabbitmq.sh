@@ -155,6 +155,7 @@ service_url() {
   for n in $nodes; do hosts+=,127.0.0.1:$(node_port "$n"); done
   echo "rabbitmq://settle:$(cat "$home/password" 2>/dev/null)@${hosts#,}/"
 }
+service_admin() { echo "http://127.0.0.1:$(($(node_port "${nodes%% *}") + 1))"; }
 service_log() { echo "$(node_dir "${nodes%% *}")/log/server.log"; }
 service_pids() { for n in $nodes; do node_pid "$n"; done; }
 
