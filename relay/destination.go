@@ -20,7 +20,7 @@ type item struct {
 	weight int
 	// unknown counts publishes in a row whose outcome is not known while
 	// others of the topic were answered.
-	unknown int
+	unknown int32
 	// again is true once a publish of it had an unknown outcome.
 	again bool
 }

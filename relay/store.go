@@ -162,10 +162,6 @@ type Page struct {
 type Row struct {
 	ID    int64
 	Event *settle.Event
-	// Elsewhere rows are of a key that another lane owns: nothing but the id
-	// need be known. Event is nil, or has its id only: that of a page's last row
-	// tells, as the event at the cursor, whether the table is still the same.
-	Elsewhere bool
 	// Defect says why the row can't become an event (broken JSON, no key): it
 	// is parked as permanently failed.
 	Defect string
@@ -187,6 +183,10 @@ type Row struct {
 	Suspect bool
 	// Gone is true for a side-table row whose outbox row no longer exists.
 	Gone bool
+	// Elsewhere rows are of a key that another lane owns: nothing but the id
+	// need be known. Event is nil, or has its id only: that of a page's last row
+	// tells, as the event at the cursor, whether the table is still the same.
+	Elsewhere bool
 	// Destination is what the side table names, "" where it names none.
 	Destination string
 }
