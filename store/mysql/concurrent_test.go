@@ -158,3 +158,7 @@ func TestRelayLettersAreSentOrDiscardedWhateverSeveralPeopleDoWhileItRuns(t *tes
 func TestConsumerLettersAreAppliedOnceCompensatedOnceOrDiscardedWhateverSeveralPeopleDoWhileItRuns(t *testing.T) {
 	concurrent.ConsumerLetters(t, own)
 }
+
+func TestEachOutcomeOfAHandlerIsWhatTheLogSays(t *testing.T) { concurrent.Outcomes(t, own) }
+
+func TestWhileWhatAHandlerNeedsIsAwayNothingIsAnAttempt(t *testing.T) { concurrent.OpenBreaker(t, own) }

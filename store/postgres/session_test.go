@@ -173,10 +173,10 @@ func TestATableThatChangesUnderWarmConnectionsFailsNoEventAndNoOutbox(t *testing
 				}
 				return errors.Join(rows.Err(), rows.Close())
 			}
-			r := consumeAll(t, s, func(ctx context.Context, tx *sql.Tx, e *settle.Event) error {
+			r := concurrent.ConsumeAll(t, process(s, ""), func(ctx context.Context, tx *sql.Tx, e *settle.Event) error {
 				return read(ctx, tx)
 			})
-			r.nobodysFault(t, s)
+			r.NobodysFault(t, process(s, ""))
 			for n := range 3 {
 				for _, query := range []string{
 					fmt.Sprintf(`ALTER TABLE t_price ADD COLUMN c%d text`, n),
