@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"strings"
+
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/settlemq/settle"
@@ -44,9 +46,18 @@ func sizeOf(r *kgo.Record) int {
 // decodeHeaders keeps the last of several headers of one name, as consumers of
 // Kafka do.
 func decodeHeaders(from []kgo.RecordHeader) map[string]string {
-	headers := make(map[string]string, len(from))
+	size := 0
 	for _, h := range from {
-		headers[h.Key] = string(h.Value)
+		size += len(h.Value)
+	}
+	var values strings.Builder // one piece of memory for all values
+	values.Grow(size)
+	for _, h := range from {
+		values.Write(h.Value)
+	}
+	headers, rest := make(map[string]string, len(from)), values.String()
+	for _, h := range from {
+		headers[h.Key], rest = rest[:len(h.Value)], rest[len(h.Value):]
 	}
 	return headers
 }
