@@ -56,6 +56,8 @@ func TestNoHotQueryReadsAWholeTable(t *testing.T) {
 		"trail of log": trailLog, "trail of retries": trailRetry, "trail of letters": trailLetters, "trail of acts": trailActs,
 		"trail of parked": trailParked, "trail of published": trailPublished, "promote by id": promoteByID, "promote by seq": promoteBySeq,
 		"end letter": endLetter, "partitions": readPartitions, "release": releasePartitions,
+		"bridged": knowsBridged, "bridged before": findBefore, "ordered back": readOrdered, "next back": nextOrdered, "returned": markReturned, "tried": markTried,
+		"told": readTold, "show bridged": showBridged,
 	} {
 		for _, scan := range scans(t, s, query) {
 			// The last row of a table or index is one seek.
