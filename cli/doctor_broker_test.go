@@ -60,8 +60,8 @@ func TestDoctorExaminesTheBrokersOfAFileForTheirTopicsAndForHowLongTheyAreKept(t
 			t.Errorf("exit %d; it does not say %q\n%s%s", code, want, out, errs)
 		}
 	}
-	if strings.Contains(out+errs, "c4n4ry") || strings.Contains(errs, "nats") {
-		t.Errorf("it shows a password, or examines JetStream\n%s%s", out, errs)
+	if strings.Contains(out+errs, "c4n4ry") || strings.Contains(out+errs, "s3cret") || !strings.Contains(errs, "c: connect to broker") {
+		t.Errorf("it shows a password, or does not examine JetStream\n%s%s", out, errs)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestDoctorTellsWrongUsageOfABroker(t *testing.T) {
 	}{
 		{cli.ExitUsage, `unknown scheme "kafke"`, []string{"--broker", "kafke://u:canary@h:1"}},
 		{cli.ExitUsage, "no option", []string{"--broker", "kafka://u:canary@h:1?ssl=true"}},
-		{cli.ExitUsage, "no checks of this kind of broker", []string{"--broker", "nats://canary@h:1"}},
+		{cli.ExitUsage, "no checks of this kind of broker", []string{"--broker", "memory:"}},
 		{cli.ExitUsage, "take --broker or -c away", []string{"--broker", "kafka://u:canary@h:1", "-c", "settle.yml"}},
 		{cli.ExitUsage, "--topic and --keep-for are about a broker", []string{"--db", "sqlite:///x.db", "--topic", "t"}},
 		{cli.ExitUsage, "--keep-for is a time", []string{"--broker", "kafka://u:canary@h:1", "--keep-for", "-1h"}},

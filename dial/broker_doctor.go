@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/settlemq/settle/broker/kafka"
+	"github.com/settlemq/settle/broker/nats"
 	"github.com/settlemq/settle/broker/rabbitmq"
 	"github.com/settlemq/settle/doctor"
 )
@@ -24,13 +25,13 @@ type BrokerDoctorConfig struct {
 	// none.
 	Groups []string
 	// KeepFor is how far back a consumer must be able to read, where a broker keeps
-	// what was read (Kafka). Defaults to 7 days.
+	// what was read (Kafka, NATS). Defaults to 7 days.
 	KeepFor time.Duration
 }
 
 // BrokerDoctor returns what examines the broker at a URL and changes nothing in
-// it. It does no I/O. A URL that can't be is a *URLError; of JetStream and the
-// broker in memory there are no checks: ErrNotExamined.
+// it. It does no I/O. A URL that can't be is a *URLError; of the broker in memory
+// there are no checks: ErrNotExamined.
 func BrokerDoctor(rawURL string, cfg BrokerDoctorConfig) (doctor.Checker, error) {
 	if err := CheckBroker(rawURL); err != nil {
 		return nil, err
@@ -40,6 +41,9 @@ func BrokerDoctor(rawURL string, cfg BrokerDoctorConfig) (doctor.Checker, error)
 	}
 	if rabbitmq.IsURL(rawURL) {
 		return rabbitmq.NewDoctor(rawURL, rabbitmq.DoctorConfig{Topics: cfg.Topics, Others: cfg.Others, Groups: cfg.Groups}), nil
+	}
+	if nats.IsURL(rawURL) {
+		return nats.NewDoctor(rawURL, nats.DoctorConfig{Topics: cfg.Topics, Others: cfg.Others, KeepFor: cfg.KeepFor}), nil
 	}
 	return nil, ErrNotExamined
 }

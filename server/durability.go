@@ -30,9 +30,13 @@ func (c SourceConfig) judged(ctx context.Context) (unsafe, doubtful []string, er
 }
 
 // brokerJudged asks the same of the broker at a URL: whether it may lose what
-// it has acknowledged. Of a broker that is not examined nothing is said.
-func (c SourceConfig) brokerJudged(ctx context.Context, url string, what dial.BrokerDoctorConfig) (unsafe, doubtful []string, err error) {
-	of, err := dial.BrokerDoctor(url, what)
+// it has acknowledged. Of the embedded one, which syncs always, and of one that
+// is not examined nothing is said. name is "" for the source's own.
+func (c SourceConfig) brokerJudged(ctx context.Context, name, url string) (unsafe, doubtful []string, err error) {
+	if isEmbedded(c.brokers()[name]) {
+		return nil, nil, nil
+	}
+	of, err := dial.BrokerDoctor(url, c.BrokerDoctor(name))
 	if errors.Is(err, dial.ErrNotExamined) {
 		return nil, nil, nil
 	}

@@ -61,7 +61,7 @@ func (o *outlet) connect(ctx context.Context) bool {
 }
 
 func (o *outlet) dial(ctx context.Context) (settle.Broker, []string, error) {
-	unsafe, doubtful, err := o.cfg.brokerJudged(ctx, o.url, o.cfg.BrokerDoctor(o.name))
+	unsafe, doubtful, err := o.cfg.brokerJudged(ctx, o.name, o.url)
 	if err != nil {
 		return nil, nil, err
 	}

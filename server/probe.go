@@ -124,7 +124,7 @@ func (c Config) probeBroker(ctx context.Context, s SourceConfig, broker string) 
 	if err != nil {
 		return answer{err: err}
 	}
-	unsafe, doubtful, err := s.brokerJudged(ctx, url, s.BrokerDoctor(broker))
+	unsafe, doubtful, err := s.brokerJudged(ctx, broker, url)
 	if len(unsafe) > 0 && !s.brokerLax() {
 		err = brokerRefusal(unsafe)
 	}

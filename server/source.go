@@ -169,7 +169,7 @@ func (s *source) judge(ctx context.Context) error {
 		s.board.warn(slices.Concat(unsafe, doubtful))
 		return nil
 	}
-	atBroker, doubtfulAtBroker, err := s.cfg.brokerJudged(ctx, s.urls[""], s.cfg.BrokerDoctor(""))
+	atBroker, doubtfulAtBroker, err := s.cfg.brokerJudged(ctx, "", s.urls[""])
 	if err != nil {
 		return &lost{lostBroker, err}
 	}

@@ -150,7 +150,10 @@ func (r *rig) js(t testing.TB) jetstream.JetStream {
 // eachServer writes a URL as the client itself reads it.
 func eachServer(at string) string {
 	at, _, _ = strings.Cut(at, "?")
-	user, hosts, _ := strings.Cut(at, "@")
+	user, hosts, is := strings.Cut(at, "@")
+	if !is {
+		return at
+	}
 	return user + "@" + strings.ReplaceAll(hosts, ",", ","+user+"@")
 }
 

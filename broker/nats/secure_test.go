@@ -77,8 +77,16 @@ func (a *authority) server(t testing.TB) *tls.Config {
 // returns its host:port.
 func serveWith(t testing.TB, o server.Options) string {
 	t.Helper()
+	o.SyncAlways = true
+	host, _ := serveAll(t, o)
+	return host
+}
+
+// serveAll returns the monitor's, too, where the options ask for one.
+func serveAll(t testing.TB, o server.Options) (host, monitor string) {
+	t.Helper()
 	o.Host, o.Port, o.NoLog, o.NoSigs = "127.0.0.1", server.RANDOM_PORT, true, true
-	o.JetStream, o.StoreDir, o.SyncAlways, o.JetStreamMaxStore = true, t.TempDir(), true, 1<<40
+	o.JetStream, o.StoreDir, o.JetStreamMaxStore = true, t.TempDir(), 1<<40
 	s, err := server.NewServer(&o)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +99,10 @@ func serveWith(t testing.TB, o server.Options) string {
 	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the server takes no connections")
 	}
-	return s.Addr().String()
+	if o.HTTPPort != 0 {
+		monitor = s.MonitorAddr().String()
+	}
+	return s.Addr().String(), monitor
 }
 
 // newKey makes an nkey, and a file with its seed.

@@ -15,6 +15,7 @@ import (
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/broker/brokertest"
 	"github.com/settlemq/settle/broker/nats"
+	"github.com/settlemq/settle/doctor"
 	"github.com/settlemq/settle/internal/services"
 )
 
@@ -70,7 +71,7 @@ func TestThreeServersKeepTheContractThroughKillsOfOne(t *testing.T) {
 
 func TestATopicOfAClusterHasThreeCopiesAndOneOfAServerAloneHasOne(t *testing.T) {
 	c := newThree(t)
-	for at, want := range map[string]int{c.URL(): 3, c.URL() + "?replicas=1": 1} {
+	for at, want := range map[string]int{c.URL(): 3, c.URL() + "&replicas=1": 1} {
 		r := &rig{url: at}
 		b := open(t, at)
 		stream, err := r.js(t).Stream(t.Context(), nats.StreamName(topicName))
@@ -84,5 +85,37 @@ func TestATopicOfAClusterHasThreeCopiesAndOneOfAServerAloneHasOne(t *testing.T) 
 			t.Error(err)
 		}
 		c.clear(t, r)
+	}
+}
+
+func TestADoctorSaysWhatAClusterOfThreeIsWorth(t *testing.T) {
+	c := newThree(t)
+	b := open(t, c.URL())
+	list, err := nats.NewDoctor(c.URL(), nats.DoctorConfig{Timeout: time.Minute}).Check(t.Context())
+	if err != nil || doctor.Worst(list) != doctor.OK {
+		t.Errorf("of a sound cluster it finds %+v, %v", list, err)
+	}
+	c.Node(3).Kill()
+	eventually(t, "the copy to be missed", func() bool {
+		by := diagnose(t, c.URL(), nats.DoctorConfig{})
+		return by["stream_copies_now"].Verdict == doctor.Warn && strings.Contains(by["stream_copies_now"].Found, "node-3") &&
+			by["servers"].Verdict == doctor.Warn && by["sync_interval"].Verdict == doctor.Warn
+	})
+	c.Node(3).Start()
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	c.clear(t, &rig{url: c.URL()})
+	one := open(t, c.URL()+"&replicas=1")
+	defer one.Close()
+	says(t, diagnose(t, c.URL(), nats.DoctorConfig{}), "stream_copies", doctor.Bad, "one copy", "nats stream edit "+topicName+" --replicas 3")
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(clusterPatience); !ok(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
 	}
 }

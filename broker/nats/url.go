@@ -19,12 +19,14 @@ import (
 type address struct {
 	servers []string
 	login   []nats.Option
+	// monitors are where servers tell more than clients are told.
+	monitors []string
 	// replicas of a topic that is made; 0 leaves it to the number of servers.
 	replicas int
 }
 
 // urlOptions are what may stand behind the ? of a URL.
-var urlOptions = []string{"tls", "tls_ca", "tls_name", "creds", "nkey", "replicas"}
+var urlOptions = []string{"tls", "tls_ca", "tls_name", "creds", "nkey", "replicas", "monitor"}
 
 // IsURL tells a URL of NATS by its beginning: several hosts are no URL to other
 // readers.
@@ -46,6 +48,7 @@ func CheckURL(rawURL string) error {
 //	creds=/path       a file of credentials (JWT and seed) in place of a user
 //	nkey=/path        a file that holds the seed of an nkey in place of a user
 //	replicas=N        copies of a topic that is made: 1, 3 or 5; by default 3 in a cluster, else 1
+//	monitor=http://host:port   the monitoring address of a server, for settle doctor; may stand once for each server
 func parseURL(rawURL string) (address, error) {
 	a, options, err := splitURL(rawURL)
 	if err != nil {
@@ -110,6 +113,7 @@ func splitURL(rawURL string) (a address, options url.Values, err error) {
 	if options.Has("replicas") {
 		a.replicas, _ = strconv.Atoi(options.Get("replicas"))
 	}
+	a.monitors = options["monitor"]
 	return a, options, a.logIn(user)
 }
 
@@ -123,7 +127,7 @@ func checkOptions(options url.Values, user bool) error {
 		switch {
 		case !slices.Contains(urlOptions, name):
 			return fmt.Errorf("there is no option %q; there are %s", name, strings.Join(urlOptions, ", "))
-		case len(values) > 1:
+		case len(values) > 1 && name != "monitor":
 			return fmt.Errorf("the option %q is there twice", name)
 		}
 	}
@@ -143,8 +147,15 @@ func checkOptions(options url.Values, user bool) error {
 		return errors.New("tls_ca and tls_name say how a certificate is checked, and tls=true is not there")
 	case options.Has("replicas") && !slices.Contains([]string{"1", "3", "5"}, options.Get("replicas")):
 		return errors.New("replicas is 1, 3 or 5")
+	case slices.ContainsFunc(options["monitor"], isNoMonitor):
+		return errors.New("monitor is http://host:port or https://host:port")
 	}
 	return nil
+}
+
+func isNoMonitor(at string) bool {
+	u, err := url.Parse(at)
+	return err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Path != "" && u.Path != "/" || u.RawQuery != ""
 }
 
 // logIn reads what stands before the hosts: a token, or a user and a password.

@@ -66,9 +66,12 @@ service_stop() {
 }
 
 service_url() {
-  local n hosts=
-  for n in $nodes; do hosts+=,127.0.0.1:$(node_port "$n"); done
-  echo "nats://settle:$(cat "$home/password")@${hosts#,}"
+  local n hosts= monitors=
+  for n in $nodes; do
+    hosts+=,127.0.0.1:$(node_port "$n")
+    monitors+="&monitor=http://127.0.0.1:$(($(node_port "$n") + 1))"
+  done
+  echo "nats://settle:$(cat "$home/password")@${hosts#,}?${monitors#&}"
 }
 service_log() { echo "$(node_dir "${nodes%% *}")/log"; }
 service_pids() { for n in $nodes; do node_pid "$n"; done; }
