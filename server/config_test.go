@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -163,5 +164,15 @@ sources:
 	}
 	if want := (settle.Backoff{Base: time.Millisecond, Max: 2 * time.Millisecond, Jitter: 0.5, Attempts: 3}); !reflect.DeepEqual(got.Retry, want) {
 		t.Errorf("retries are %+v", got.Retry)
+	}
+}
+
+func TestTheDoctorOfABrokerLooksAtTheTopicsAndGroupsThatTheSourceNames(t *testing.T) {
+	c := server.SourceConfig{Topics: []string{"order"}, Groups: []string{"stock"}, Relay: server.RelayConfig{KeepFor: time.Hour}}
+	if of := c.BrokerDoctor(""); !slices.Equal(of.Topics, c.Topics) || !slices.Equal(of.Groups, c.Groups) || of.KeepFor != time.Hour {
+		t.Errorf("it looks at %+v", of)
+	}
+	if of := (server.SourceConfig{}).BrokerDoctor(""); !slices.Equal(of.Topics, []string{settle.DefaultTopic}) {
+		t.Errorf("of a source that names no topic it looks at %+v", of)
 	}
 }

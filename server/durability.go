@@ -57,7 +57,7 @@ func (c SourceConfig) BrokerDoctor(broker string) dial.BrokerDoctorConfig {
 	if len(topics) == 0 {
 		topics = []string{settle.DefaultTopic}
 	}
-	return dial.BrokerDoctorConfig{Topics: topics, KeepFor: c.Relay.KeepFor}
+	return dial.BrokerDoctorConfig{Topics: topics, Groups: c.Groups, KeepFor: c.Relay.KeepFor}
 }
 
 func judge(ctx context.Context, of doctor.Checker) (unsafe, doubtful []string, err error) {
