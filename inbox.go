@@ -10,7 +10,8 @@ import (
 //
 // Tables: t_message_consume_log (unique by group and event id),
 // t_consume_retry (parked and failed events, in order per key), t_dead_letter,
-// t_consume_partition (owner, epoch, floor).
+// t_consume_partition (owner, epoch, floor), t_consume_member (who lives and what
+// it has in hand).
 type Inbox[Tx any] interface {
 	// Apply does w.Items in order: for each it inserts the consume-log row
 	// first, decides by what is there (see Verdict), runs handle for those that
@@ -35,7 +36,9 @@ type Inbox[Tx any] interface {
 
 	// Due returns what may be tried now from t_consume_retry of group: for each
 	// key its due head and what follows in order, at most limit in all, and the
-	// time when the next head is due (zero: none waits).
+	// time when the next head is due (zero: none waits). Where several processes
+	// may consume one database at a time, what one member was given no other is
+	// until its time is over or it leaves, so that an attempt is one member's.
 	Due(ctx context.Context, group string, limit int) (Due, error)
 
 	// Claim and Release lease partitions of topic to owner; see Ownership.
