@@ -89,6 +89,4 @@ func TestADoctorFindsNothingInThreeSoundNodesOfRabbitMQAndWhatIsPlantedThere(t *
 	c.run("kill", "rabbitmq3-2")
 	awaitSays(t, at, cfg, "nodes", doctor.Warn, "1 of 3 do not run")
 	awaitSays(t, at, cfg, "members_online", doctor.Warn, "not on settle-")
-	c.run("kill", "rabbitmq3-3")
-	awaitSays(t, at, cfg, "members_online", doctor.Bad, "no majority")
 }

@@ -326,6 +326,32 @@ func TestADoctorSaysWhatIsWrongWithNodesOfRabbitMQ(t *testing.T) {
 	}
 }
 
+// A cluster that pauses its minority can't be asked about it.
+func TestADoctorCountsTheMembersOfQueues(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, serverForTest(t))
+	r.introduce(t, "g")
+	cfg := rabbitmq.DoctorConfig{Topics: []string{r.topic}, Groups: []string{"g"}}
+	for _, c := range []struct {
+		members, online []string
+		check           string
+		verdict         doctor.Verdict
+		found           string
+	}{
+		{[]string{"a", "b", "c"}, []string{"a", "b", "c"}, "members_online", doctor.OK, "all are"},
+		{[]string{"a", "b", "c"}, []string{"a", "b"}, "members_online", doctor.Warn, "not on c: " + r.topic + ".g.0"},
+		{[]string{"a", "b", "c"}, []string{"a"}, "members_online", doctor.Bad, "no majority"},
+		{[]string{"a", "b"}, []string{"a"}, "members_online", doctor.Bad, "no majority"},
+		{[]string{"a", "b", "c"}, []string{"a"}, "queue_members", doctor.OK, "three"},
+		{[]string{"a", "b"}, []string{"a", "b"}, "queue_members", doctor.Warn, "two members"},
+		{[]string{"a"}, []string{"a"}, "queue_members", doctor.Bad, "one member"},
+	} {
+		queue := map[string]any{"name": r.topic + ".g.0", "type": "quorum", "durable": true, "members": c.members, "online": c.online}
+		at := planted(t, r.at, map[string]any{"queues//": map[string]any{"items": []any{queue}, "page_count": 1}})
+		says(t, diagnose(t, at, cfg), c.check, c.verdict, c.found, "")
+	}
+}
+
 func TestADoctorSaysWhyThereIsNoConnectionToRabbitMQ(t *testing.T) {
 	t.Parallel()
 	at := serverForTest(t)
