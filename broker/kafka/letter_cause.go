@@ -66,8 +66,12 @@ func (c cause) either(names ...string) string {
 	return ""
 }
 
-// origin is where the consumer had the record from at first.
+// origin is where the consumer had the record from at first, before it went back
+// to its group only.
 func (c cause) origin() bridge.Place {
+	if o, is := deadletter.ParseOrigin(c.last(deadletter.HeaderOrigin)); is {
+		return bridge.Place{Topic: o.Topic, Partition: o.Partition, Offset: o.Offset}
+	}
 	names := [3]string{retryTopic, retryPartition, retryOffset}
 	if c.first(retryTopic) == "" {
 		names = [3]string{dltTopic, dltPartition, dltOffset}
@@ -135,7 +139,7 @@ func told(h kgo.RecordHeader) string {
 // last return.
 func isOfDeath(name string) bool {
 	switch name {
-	case attemptsMade, deserializeKey, deserializeValue, bridge.HeaderReturn:
+	case attemptsMade, deserializeKey, deserializeValue, bridge.HeaderReturn, deadletter.HeaderOrigin:
 		return true
 	}
 	for _, prefix := range []string{"kafka_dlt-", "kafka_original-", "kafka_exception-", "kafka_key-exception-", "retry_topic-"} {

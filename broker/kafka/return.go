@@ -10,6 +10,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/bridge"
+	"github.com/settlemq/settle/broker/internal/deadletter"
 )
 
 // Return implements bridge.Source. The partition is the key's; the record's time
@@ -44,8 +45,15 @@ func (s *letterSource) way(r bridge.Return) (*kgo.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if record.Topic = r.Letter.From.Topic; r.To == bridge.ToGroup {
-		record.Topic = s.g.Retry
+	from := r.Letter.From
+	if r.To == bridge.ToOrigin {
+		record.Topic = from.Topic
+		return record, nil
+	}
+	record.Topic = s.g.Retry
+	if from.Topic != "" {
+		origin := deadletter.Origin{Topic: from.Topic, Partition: from.Partition, Offset: from.Offset}
+		record.Headers = append(record.Headers, kgo.RecordHeader{Key: deadletter.HeaderOrigin, Value: []byte(origin.String())})
 	}
 	return record, nil
 }

@@ -81,9 +81,14 @@ func (h history) born() (bridge.Death, bool) {
 	return h.deaths[len(h.deaths)-1], true
 }
 
-// origin is where the consumer had the message from. What Spring republishes has
-// died nowhere, or came to its consumer by a ladder.
+// origin is where the consumer had the message from, and before it went back to
+// its group only. What Spring republishes has died nowhere, or came to its
+// consumer by a ladder.
 func (h history) origin() bridge.Place {
+	if o, is := deadletter.ParseOrigin(word(h.headers[deadletter.HeaderOrigin])); is {
+		d, _ := h.born()
+		return bridge.Place{Exchange: o.Exchange, RoutingKey: o.RoutingKey, Queue: d.Place.Queue}
+	}
 	if d, is := h.born(); is {
 		return d.Place
 	}

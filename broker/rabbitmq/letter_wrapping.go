@@ -76,7 +76,7 @@ func expiration(d amqp.Delivery) string {
 // which would go on to be counted, Spring's, and ours of the last return.
 func isOfDeath(name string) bool {
 	switch name {
-	case "x-death", "x-delivery-count", "x-acquired-count", springMessage, springTrace, springExchange, springRoutingKey, bridge.HeaderReturn:
+	case "x-death", "x-delivery-count", "x-acquired-count", springMessage, springTrace, springExchange, springRoutingKey, bridge.HeaderReturn, deadletter.HeaderOrigin:
 		return true
 	}
 	return strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/bridge"
+	"github.com/settlemq/settle/broker/internal/deadletter"
 )
 
 // way is a message on its way back.
@@ -125,9 +126,12 @@ func (s *letterSource) way(r bridge.Return) (way, error) {
 	if err != nil {
 		return way{}, err
 	}
-	if r.To == bridge.ToGroup { // they name queues that get copies
-		delete(w.message.Headers, "CC")
+	if r.To == bridge.ToGroup {
+		delete(w.message.Headers, "CC") // they name queues that get copies
 		delete(w.message.Headers, "BCC")
+		if from := r.Letter.From; from.Exchange != "" || from.RoutingKey != "" {
+			w.message.Headers[deadletter.HeaderOrigin] = deadletter.Origin{Exchange: from.Exchange, RoutingKey: from.RoutingKey}.String()
+		}
 	}
 	if size := headBytes(w.message); size > frameBytes-frameRoom {
 		return way{}, fmt.Errorf("its headers have %d bytes, and RabbitMQ has room for %d", size, frameBytes-frameRoom)

@@ -52,7 +52,7 @@ func TestAMessageComesBackWithItsPropertiesAndTypedHeaders(t *testing.T) {
 		if got.Headers[bridge.HeaderReturn] != "r1" {
 			t.Errorf("the return's id is %v", got.Headers[bridge.HeaderReturn])
 		}
-		for _, added := range []string{bridge.HeaderReturn, "x-delivery-count"} {
+		for _, added := range []string{bridge.HeaderReturn, "settle-origin", "x-delivery-count"} {
 			delete(got.Headers, added)
 		}
 		if at, is := got.Headers["T"].(time.Time); is {
@@ -211,5 +211,29 @@ func TestLettersThatWereInHandWhenTheConnectionWasCutComeAgainAndNoneIsLost(t *t
 	}
 	if bodies := slices.Sorted(maps.Values(kept)); len(slices.Compact(bodies)) != n {
 		t.Errorf("%d letters have %d bodies", n, len(slices.Compact(bodies)))
+	}
+}
+
+func TestALetterThatComesBackAgainAndAgainClimbsFromTheFirstStepEachTime(t *testing.T) {
+	c := newClimber(t, serverForTest(t), time.Millisecond, time.Millisecond)
+	b := closing(t, c.connection(t))
+	g := c.declare(b)
+	c.send(c.topic, "k", amqp.Publishing{Body: []byte("x"), MessageId: "m1"})
+	seen := map[string]bool{}
+	for round := range 10 {
+		c.reject(3)
+		l := letters(t, b, g, 1)[0]
+		if l.Attempts != 3 || l.From != (bridge.Place{Exchange: c.topic, RoutingKey: "k", Queue: c.queue()}) || round > 0 && l.ReturnID == "" || seen[l.Identity] {
+			t.Fatalf("round %d: the letter is %+v", round, l)
+		}
+		seen[l.Identity] = true
+		l.Record.Event, l.Record.DecodeErr = nil, nil
+		s, err := b.Source(g)
+		must(t, err)
+		to := bridge.ToGroup
+		if round%3 == 2 {
+			to = bridge.ToOrigin
+		}
+		must(t, s.Return(t.Context(), bridge.Return{ID: settle.NewID(), To: to, Letter: l}))
 	}
 }
