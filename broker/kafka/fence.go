@@ -80,6 +80,10 @@ func (p *publication) fenced() {
 	for i := range all {
 		all[i] = i
 	}
+	if p.batch[0].Lead.Outbox == "" {
+		p.failAll(all, errors.New("not sent: the relay has no name, and a fence needs one that no other relay on the cluster has; relay.Config.Name gives it"))
+		return
+	}
 	f := p.b.fence(p.batch[0])
 	select {
 	case f.turn <- struct{}{}:

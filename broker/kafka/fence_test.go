@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/broker/brokertest"
@@ -253,5 +256,30 @@ func TestMessagesThatNoRelayLeadsAreNotFenced(t *testing.T) {
 	defer b.Close()
 	if got := publishOne(t, b, r.messageOf("k", 1, 0)); got.Err != nil {
 		t.Fatal(got.Err)
+	}
+	nameless := r.messageOf("k", 2, 0)
+	nameless.Epoch, nameless.Lead.Load = 1, 1
+	if got := publishOne(t, b, nameless); got.Err == nil || !strings.Contains(got.Err.Error(), "has no name") {
+		t.Errorf("a relay without a name: %v", got.Err)
+	}
+}
+
+func TestAUserWithoutTheRightToFenceIsToldWhatGivesIt(t *testing.T) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.EnableACLs(), kfake.EnableSASL(), kfake.Superuser("PLAIN", "root", "canary-root"),
+		kfake.User("PLAIN", "writer", "canary-writer"), kfake.SeedTopics(2, "open"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	at := cluster.ListenAddrs()[0]
+	grant(t, at, "open")
+	b := openForTest(t, "kafka://writer:canary-writer@"+at+"?sasl=plain&fence=true", kafka.Config{})
+	defer b.Close()
+	r := rig{topic: "open"}
+	m := r.messageOf("k", 1, 0)
+	m.Epoch, m.Lead = 1, settle.Lead{Outbox: "orders", Load: 1}
+	got := publishOne(t, b, m)
+	if got.Err == nil || settle.ScopeOf(got.Err) != settle.ScopeBroker || !strings.Contains(got.Err.Error(), "settle.orders.0; kafka-acls.sh --add --producer") {
+		t.Errorf("got %v, want a broker error that says what gives the right", got.Err)
 	}
 }

@@ -11,6 +11,8 @@ func TestAURLOfKafkaIsReadOrSaysWhatIsWrongWithoutItsSecret(t *testing.T) {
 		"kafka://a:1,b:2,[::1]:3":                           "",
 		"kafka://ann:p%40ss%2Fword@h:9092?sasl=plain":       "",
 		"kafka://ann:canary@h:9092/?tls=true&tls_name=else": "",
+		"kafka://h:9092?fence=true":                         "",
+		"kafka://h:9092?fence=1":                            "fence is true or false",
 		"http://h:9092":                                     "begins with kafka://",
 		"kafka://h":                                         `"h" is not host:port`,
 		"kafka://":                                          `"" is not host:port`,
