@@ -74,6 +74,18 @@ func TestRabbitMQKeepsTheContractThroughKills(t *testing.T) {
 
 func TestAnAlarmIsBackPressure(t *testing.T) {
 	o := newOwn(t)
+	for why, c := range map[string]struct{ begin, end []string }{
+		"low on memory": {[]string{"set_vm_memory_high_watermark", "0.0000001"}, []string{"set_vm_memory_high_watermark", "0.4"}},
+		"low on disk":   {[]string{"set_disk_free_limit", "50000GB"}, []string{"set_disk_free_limit", "50MB"}},
+	} {
+		t.Run(why, func(t *testing.T) {
+			alarmed(t, o, why, func() { o.ctl(c.begin...) }, func() { o.ctl(c.end...) })
+		})
+	}
+}
+
+func alarmed(t *testing.T, o *own, why string, begin, end func()) {
+	t.Helper()
 	r := newRig(t, o.At().String())
 	r.introduce(t, "g")
 	c, cfg := newCollector(), r.config()
@@ -83,14 +95,14 @@ func TestAnAlarmIsBackPressure(t *testing.T) {
 	c.subscribe(t, b, "g", r.topic)
 	first := events(r.topic, "k", 26)
 	publishAll(t, b, first)
-	o.ctl("set_vm_memory_high_watermark", "0.0000001")
+	begin()
 	for range 2 { // before and after it has said so
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		for i, got := range b.Publish(ctx, events(r.topic, "l", 26)) {
 			if got.Err == nil || settle.ScopeOf(got.Err) != settle.ScopeBroker {
 				t.Fatalf("event %d under an alarm: got %v, want a broker error", i, got.Err)
 			}
-			if !strings.Contains(got.Err.Error(), "until its alarm ends (low on memory)") {
+			if !strings.Contains(got.Err.Error(), "until its alarm ends ("+why+")") {
 				t.Errorf("%v does not say why", got.Err)
 			}
 		}
@@ -98,7 +110,7 @@ func TestAnAlarmIsBackPressure(t *testing.T) {
 	}
 	waiting := make(chan []settle.Receipt, 1)
 	go func() { waiting <- b.Publish(context.Background(), events(r.topic, "m", 26)) }()
-	o.ctl("set_vm_memory_high_watermark", "0.4")
+	end()
 	for _, got := range <-waiting {
 		if got.Err != nil {
 			t.Errorf("what has waited for the end of the alarm: %v", got.Err)
