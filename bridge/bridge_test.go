@@ -259,7 +259,7 @@ func TestAReplayThatWasNotRecordedGoesAgainUnderTheSameID(t *testing.T) {
 	if state := s.letters()[0].State; state != govern.StateReplaying {
 		t.Fatalf("the letter is %s", state)
 	}
-	s.run(s.open().Bridge(), bridge.Config{})
+	s.run(s.open().Bridge(), bridge.Config{LeaseTTL: 300 * time.Millisecond})
 	s.state(0, govern.StateReplayed)
 	mu.Lock()
 	defer mu.Unlock()

@@ -26,7 +26,7 @@ type machine struct {
 	asking   bool  // for the lease
 	renewAt  time.Time
 	reading  bool
-	stopping bool // reading is to end
+	stopping bool      // reading is to end
 	readAt   time.Time // when it began, or begins again
 	readWait time.Duration
 	looking  bool
@@ -37,7 +37,20 @@ type machine struct {
 	marking  bool
 	markAt   time.Time
 	stats    Stats
+	// wrong says of each kind of work why it fails; "" where it does not.
+	wrong [works]string
 }
+
+// Kinds of work that may fail, the one that a person is told of first.
+const (
+	workKeep = iota
+	workMark
+	workLead
+	workLook
+	workRead
+	workSend
+	works
+)
 
 func newMachine(cfg Config) *machine {
 	return &machine{ttl: cfg.LeaseTTL, lookEvery: cfg.LookEvery, retry: cfg.Retry, readWait: firstWait}
@@ -84,7 +97,7 @@ func (m *machine) decide(now time.Time) (do []command) {
 	}
 	if m.reading && now.Sub(m.readAt) > lastWait { // what can't be read says so at once
 		m.readWait = firstWait
-		m.calm(TroubleSource)
+		m.tell(workRead, nil)
 	}
 	switch {
 	case m.sending || m.marking:
@@ -129,12 +142,11 @@ func (m *machine) next() time.Time {
 func (m *machine) led(now time.Time, in led) {
 	m.asking = false
 	m.renewAt = now.Add(m.ttl / 3)
+	m.tell(workLead, in.err)
 	if in.err != nil {
-		m.trouble(TroubleStore, in.err)
 		m.renewAt = now.Add(min(m.ttl/10, time.Second))
 		return
 	}
-	m.calm(TroubleStore)
 	if m.lease.Held && (!in.lease.Held || in.lease.Epoch != m.lease.Epoch) {
 		m.lose(now)
 	}
@@ -150,6 +162,8 @@ func (m *machine) lose(now time.Time) {
 		m.renewAt = now.Add(m.ttl / 10)
 	}
 	m.lookAt, m.readAt = now, now
+	m.wrong = [works]string{workLead: m.wrong[workLead]}
+	m.tell(workKeep, nil)
 }
 
 func (m *machine) kept(now time.Time, in kept) {
@@ -157,11 +171,9 @@ func (m *machine) kept(now time.Time, in kept) {
 		m.stats.Kept += int64(in.fresh)
 		m.stats.Again += int64(in.letters - in.fresh)
 		m.readWait = firstWait
-		m.calm(TroubleStore)
-		m.calm(TroubleSource)
-		return
+		m.tell(workRead, nil)
 	}
-	if m.trouble(TroubleStore, in.err); errors.Is(in.err, settle.ErrFenced) {
+	if m.tell(workKeep, in.err); errors.Is(in.err, settle.ErrFenced) {
 		m.lose(now)
 	}
 }
@@ -174,18 +186,14 @@ func (m *machine) ended(now time.Time, in ended) {
 		return
 	}
 	m.readWait = min(2*m.readWait, lastWait)
-	m.trouble(TroubleSource, in.err)
+	m.tell(workRead, in.err)
 }
 
 func (m *machine) found(now time.Time, in found) {
 	m.looking = false
 	m.lookAt = now.Add(m.lookEvery)
-	if in.err != nil {
-		m.trouble(TroubleStore, in.err)
-		return
-	}
-	m.calm(TroubleStore)
-	if m.lease.Held {
+	m.tell(workLook, in.err)
+	if m.lease.Held && in.err == nil {
 		m.orders = in.ordered.Orders
 	}
 }
@@ -198,9 +206,9 @@ func (m *machine) sent(now time.Time, in sent) {
 	}
 	mark := Mark{ID: in.order.ID, Tries: in.order.Tries + 1}
 	scope := settle.ScopeOf(in.err)
+	m.tell(workSend, nil)
 	switch wait, again := m.retry.Next(in.order.Return.ID, mark.Tries, in.err); {
 	case in.err == nil:
-		m.calm(TroubleSource)
 	case scope == settle.ScopeRecord || settle.IsPermanent(in.err):
 		mark.Result, mark.Cause = ResultGivenUp, in.err.Error()
 	case !again && scope == settle.ScopeBroker:
@@ -212,7 +220,7 @@ func (m *machine) sent(now time.Time, in sent) {
 		if scope == settle.ScopeBroker {
 			// It answers nobody: the others are not tried before it does.
 			m.orders, m.lookAt = nil, now.Add(min(wait, lastWait))
-			m.trouble(TroubleSource, in.err)
+			m.tell(workSend, in.err)
 		}
 	}
 	m.unmarked, m.markAt = &mark, now
@@ -224,10 +232,10 @@ func (m *machine) marked(now time.Time, in marked) {
 	case errors.Is(in.err, settle.ErrFenced):
 		m.lose(now)
 	case in.err != nil:
-		m.trouble(TroubleStore, in.err)
+		m.tell(workMark, in.err)
 		m.markAt = now.Add(firstWait)
 	default:
-		m.calm(TroubleStore)
+		m.tell(workMark, nil)
 		m.unmarked = nil
 		switch in.mark.Result {
 		case ResultReturned:
@@ -242,12 +250,21 @@ func (m *machine) marked(now time.Time, in marked) {
 	}
 }
 
-func (m *machine) trouble(what string, err error) {
-	m.stats.Trouble, m.stats.Cause = what, err.Error()
-}
-
-func (m *machine) calm(what string) {
-	if m.stats.Trouble == what {
-		m.stats.Trouble, m.stats.Cause = "", ""
+// tell notes how some work has gone, and what is the trouble now.
+func (m *machine) tell(work int, err error) {
+	m.wrong[work] = ""
+	if err != nil {
+		m.wrong[work] = err.Error()
+	}
+	m.stats.Trouble, m.stats.Cause = "", ""
+	for work, cause := range m.wrong {
+		if cause == "" {
+			continue
+		}
+		m.stats.Trouble, m.stats.Cause = TroubleStore, cause
+		if work == workRead || work == workSend {
+			m.stats.Trouble = TroubleSource
+		}
+		return
 	}
 }

@@ -217,3 +217,27 @@ func randomInput(r *rand.Rand, now time.Time, open map[string]int, epoch *int64)
 	}
 	return marked{Mark{Result: Result(r.IntN(3))}, failed}
 }
+
+func TestWhatFailsIsToldUntilThatSucceedsAndNotWhileAnotherLeads(t *testing.T) {
+	m := leading(t, 1)
+	m.step(start, kept{err: errors.New("the disk is full")})
+	m.step(start, ended{errors.New("there is no queue")})
+	m.step(start, sent{order: Order{ID: 1}})
+	m.step(start, marked{mark: Mark{ID: 1}})
+	m.step(start, found{})
+	if m.stats.Trouble != TroubleStore || m.stats.Cause != "the disk is full" {
+		t.Fatalf("it tells of %q, %q", m.stats.Trouble, m.stats.Cause)
+	}
+	m.step(start, kept{letters: 1, fresh: 1})
+	if m.stats.Trouble != "" {
+		t.Fatalf("it tells of %q, %q after a letter was kept", m.stats.Trouble, m.stats.Cause)
+	}
+	m.step(start, ended{errors.New("there is no queue")})
+	if m.stats.Trouble != TroubleSource {
+		t.Fatalf("it tells of %q", m.stats.Trouble)
+	}
+	m.step(start.Add(15*time.Second), nil) // the lease has run out
+	if m.stats.Trouble != "" {
+		t.Fatalf("it tells of %q although another may lead", m.stats.Trouble)
+	}
+}
