@@ -23,7 +23,7 @@ type Config struct {
 	ReturnTimeout time.Duration
 	// Retry says when a letter that the broker has not taken is sent again, and
 	// when it is given up: it is open again then. Defaults to settle.Backoff{}:
-	// 10 tries within about 25 minutes.
+	// 10 tries within about a quarter of an hour.
 	Retry settle.RetryPolicy
 	// Crash is called at the named points bridge.before_ack, bridge.after_return
 	// and bridge.after_mark, where a test ends the process. Defaults to nil:
