@@ -6,8 +6,9 @@ import (
 )
 
 // write runs f in a transaction of pool, whose statements are bounded, and
-// again, a few times, when others were in the way: f begins anew then. After an
-// error of the commit it is not run again.
+// again, a few times, when others were in the way: f begins anew then. So it does
+// after a commit that a cluster has refused (1213, 3101), of which nothing is
+// kept; after any other error of a commit it is not run again.
 func (s *Store) write(ctx context.Context, pool *sql.DB, f func(tx *sql.Tx) error) error {
 	err := writeOnce(ctx, pool, f)
 	for try := 1; faultOf(err) == faultConflict && pause(ctx, try); try++ {

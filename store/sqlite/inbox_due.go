@@ -36,6 +36,10 @@ type dueHead struct {
 // Due implements settle.Inbox. Only the first row of a key has a next_at; what
 // waits behind it has none, so that a key that is dead or not due costs
 // nothing here, however much waits in it.
+//
+// Nothing is claimed: one process writes to a file. Several on one file are given
+// the same events, each of which takes effect once; one that fails may be tried by
+// each of them for every attempt that is counted.
 func (in *Inbox) Due(ctx context.Context, group string, limit int) (settle.Due, error) {
 	now := in.s.now()
 	tx, err := in.s.snapshot(ctx)
