@@ -130,9 +130,11 @@ func (m *Machine) destination(name string) *destination {
 
 func (m *Machine) newDestination(name string) *destination {
 	d := &destination{name: name, topic: name, window: m.sus.window}
-	broker := ""
-	if m.routing.used() {
-		broker, d.topic = splitName(name)
+	broker, topic := splitName(name)
+	if _, known := m.cfg.Brokers[broker]; known || m.routing.used() {
+		d.topic = topic
+	} else {
+		broker = "" // where there were never any routes an @ is a letter of the topic
 	}
 	d.line = m.line(broker)
 	d.rate = m.cfg.RateLimit[name]

@@ -14,6 +14,7 @@ func upkeepCases[Tx any]() []OutboxCase[Tx] {
 		{"a deletion is bounded and goes on with the next", retainBounded[Tx]},
 		{"without a time no event is deleted and the position stays", retainNone[Tx]},
 		{"what a slow destination has not read is not deleted", retainSlow[Tx]},
+		{"what one of a topic's brokers has not read is not deleted, and not SENT", retainRouted[Tx]},
 		{"a row that comes late is not deleted before it was sent, however old it is", retainLate[Tx]},
 	}
 }
@@ -112,6 +113,34 @@ func retainSlow[Tx any](t testing.TB, s OutboxStore[Tx]) {
 		t.Errorf("%d events were deleted, want 2", n)
 	}
 	o.rows("slow")
+}
+
+func retainRouted[Tx any](t testing.TB, s OutboxStore[Tx]) {
+	o := leading(t, s)
+	r := o.appendKeys("abcd")
+	topic, routes := r[0].Event.Topic, []relay.Route{{EventType: "x*", Broker: "archive"}}
+	routed := func(behind relay.Reader, shown int64) relay.Checkpoint {
+		behind.Destination, behind.Topics = relay.DestinationName("archive", topic), []string{topic}
+		main := relay.Reader{Cursor: r[3].ID, Routing: []relay.Routing{{Routes: routes}}, Routed: []relay.Reader{behind}}
+		return relay.Checkpoint{Readers: []relay.Reader{main, {Destination: topic, Cursor: shown, Open: behind.Open}}}
+	}
+	o.flush(0, relay.Flush{
+		Checkpoint: routed(relay.Reader{Cursor: r[2].ID, Open: []int64{r[1].ID}}, r[2].ID),
+		Sent:       sentRows(r[0], r[2], r[3]),
+	})
+	o.wantStatus("b", "PENDING")
+	o.wantStatus("c", "SENT")
+	o.Pass(time.Millisecond)
+	if n := o.retain(o.Now(), 100); n != 2 {
+		t.Errorf("%d events were deleted, want 2", n)
+	}
+	last := sentRow(r[1], relay.FromLog)
+	last.Destination, last.At.Topic = relay.DestinationName("archive", topic), relay.DestinationName("archive", topic)
+	o.flush(0, relay.Flush{Checkpoint: routed(relay.Reader{Cursor: r[3].ID}, r[3].ID), Sent: []relay.Sent{last}})
+	o.wantStatus("b", "SENT")
+	if n := o.retain(o.Now(), 100); n != 2 {
+		t.Errorf("%d events were deleted when both brokers had all, want 2", n)
+	}
 }
 
 func retainLate[Tx any](t testing.TB, s OutboxStore[Tx]) {

@@ -190,6 +190,7 @@ func brokenCommits() map[string]breaking {
 		"only an event that has failed is in RETRY":                                    committed(func(f *relay.Flush) { eachPark(f, func(p *relay.Park) { p.Attempts = 1 }) }),
 		"a slow destination's events are PENDING until its own reader has passed them": committed(oneReader),
 		"what a slow destination has not read is not deleted":                          committed(oneReader),
+		"what one of a topic's brokers has not read is not deleted, and not SENT":      committed(oneReader),
 	}
 }
 
