@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // config is what the flags say.
@@ -20,6 +21,7 @@ type config struct {
 	rounds   int
 	rate     int
 	seconds  int
+	within   time.Duration
 	only     *regexp.Regexp
 	scene    *regexp.Regexp
 	jsonPath string
@@ -62,6 +64,7 @@ func parse(args []string, out io.Writer) (config, error) {
 	f.IntVar(&c.rounds, "rounds", 3, "`number` of rounds; figures are medians")
 	f.IntVar(&c.rate, "rate", 2000, "events per `second` in the steady state")
 	f.IntVar(&c.seconds, "seconds", 4, "`seconds` of steady state")
+	f.DurationVar(&c.within, "within", 11*time.Minute, "begin no round of the brokers that would end after this `time`")
 	f.StringVar(&only, "only", "", "measure only ways whose name the `pattern` matches; the raw limit is always measured")
 	f.StringVar(&scene, "scene", "", "measure only scenes whose name the `pattern` matches: "+strings.Join(sceneNames, ", ")+"; of brokers: "+strings.Join(brokerScenes, ", "))
 	f.StringVar(&c.jsonPath, "json", "", "write the report as JSON to a `file`, - for standard output in place of the tables")

@@ -59,7 +59,9 @@ func measure(ctx context.Context, cfg config, command string, said io.Writer) (r
 	for _, at := range cfg.brokers {
 		began := time.Now()
 		p, err := measureAt(ctx, at, cfg, said)
+		rounds := p.Run.Rounds
 		p.Run = about(began)
+		p.Run.Rounds = rounds
 		r.Brokers = append(r.Brokers, p)
 		if err != nil {
 			return r, fmt.Errorf("on %s: %w", at.target.name, err)

@@ -28,7 +28,7 @@ type run struct {
 // told is where and how it was measured.
 func (r run) told() string {
 	m := r.Machine
-	s := fmt.Sprintf("%s · %d CPUs, %s, %.0f GB, %s, %s · %s events of %d bytes, %s keys, %d rounds, %.0f s", r.Date.Format("2006-01-02 15:04 MST"), m.CPUs, m.CPU, m.MemoryGB, m.System, m.Go,
+	s := fmt.Sprintf("%s · %d CPUs, %s, %.0f GB, %s, %s · %s events of %d bytes, %s keys, rounds: %d, %.0f s", r.Date.Format("2006-01-02 15:04 MST"), m.CPUs, m.CPU, m.MemoryGB, m.System, m.Go,
 		count(float64(r.Events)), payloadBytes, count(keys), r.Rounds, r.Took)
 	if r.Interrupted {
 		s += " · INTERRUPTED: medians of the rounds that were done"
