@@ -122,11 +122,11 @@ func commandsFindTheShop(t *testing.T, dir string) {
 }
 
 func TestADemoOnPostgreSQLLeavesNothingBehindWhenItsDirectoryGoes(t *testing.T) {
+	t.Parallel() // it waits for timers
 	at, password := shopDatabase(t)
-	t.Setenv("SETTLE_TEST_SHOP_DB", at)
 	cmd := program(t, "demo", "--db", "${SETTLE_TEST_SHOP_DB}", "--orders", "10", "--faults", "none")
 	tmp := t.TempDir()
-	cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
+	cmd.Env = append(cmd.Env, "TMPDIR="+tmp, "SETTLE_TEST_SHOP_DB="+at)
 	out, err := cmd.CombinedOutput()
 	left, _ := filepath.Glob(filepath.Join(tmp, "settle-demo-*"))
 	if err != nil || len(left) > 0 || strings.Contains(string(out), password) {

@@ -37,6 +37,7 @@ func TestAFlashSaleSellsWhatThereIsAndCancelsTheRest(t *testing.T) {
 }
 
 func TestAFaultForWhichNoOrderIsFitIsLeftOutUnlessItWasNamed(t *testing.T) {
+	t.Parallel() // it waits for timers
 	code, out, errs := output(t, "demo", "--orders", "3", "--scenario", "coupon-outage", "--seed", "1", "--json")
 	var r drill.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil {

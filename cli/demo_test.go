@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -212,6 +213,7 @@ func TestADemoRefusesWhatItCanNotDoBeforeItStartsAnything(t *testing.T) {
 }
 
 func TestADemoTakesAFileOfOrdersAndPassesOverItsBadRowsWhenAsked(t *testing.T) {
+	t.Parallel() // it waits for timers
 	path := filepath.Join(t.TempDir(), "orders.csv")
 	text := "\ufeffcustomer_id,date,quantity,amount\r\n1,1997-01-01,1,11.77\r\nbroken\r\n2,1997-01-02,3,20.00\r\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -442,18 +444,22 @@ func order(t *testing.T, entry string) {
 }
 
 func TestATemporaryDirectoryIsRemovedUnlessKept(t *testing.T) {
+	t.Parallel()
 	for _, keep := range []bool{false, true} {
-		args := []string{"demo", "--orders", "10", "--faults", "none"}
-		if keep {
-			args = append(args, "--keep")
-		}
-		cmd := program(t, args...)
-		tmp := t.TempDir()
-		cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
-		out, err := cmd.CombinedOutput()
-		left, _ := filepath.Glob(filepath.Join(tmp, "settle-demo-*"))
-		if err != nil || (len(left) == 1) != keep || strings.Contains(string(out), "settle trail --dir") != keep {
-			t.Errorf("keep %v: %v, left %v\n%s", keep, err, left, out)
-		}
+		t.Run(fmt.Sprint("keep ", keep), func(t *testing.T) {
+			t.Parallel() // it waits for timers
+			args := []string{"demo", "--orders", "10", "--faults", "none"}
+			if keep {
+				args = append(args, "--keep")
+			}
+			cmd := program(t, args...)
+			tmp := t.TempDir()
+			cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
+			out, err := cmd.CombinedOutput()
+			left, _ := filepath.Glob(filepath.Join(tmp, "settle-demo-*"))
+			if err != nil || (len(left) == 1) != keep || strings.Contains(string(out), "settle trail --dir") != keep {
+				t.Errorf("%v, left %v\n%s", err, left, out)
+			}
+		})
 	}
 }
