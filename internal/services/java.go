@@ -23,10 +23,8 @@ type Java struct {
 // Maven fetches once, and runs it. It ends when its input does.
 func StartJava(t testing.TB, dir, name string, args ...string) *Java {
 	t.Helper()
-	for _, tool := range []string{"javac", "mvn"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Fatalf("a JDK of 17 or newer and Maven are needed, and there is no %s; `scripts/test all` installs them", tool)
-		}
+	if _, err := exec.LookPath("javac"); err != nil {
+		t.Fatal("a JDK of 17 or newer is needed; `scripts/test all` installs one")
 	}
 	jars, classes := jarsOf(t, filepath.Join(dir, "pom.xml")), t.TempDir()
 	if out, err := exec.Command("javac", "-encoding", "UTF-8", "-parameters", "-cp", jars+"/*", "-d", classes, filepath.Join(dir, name+".java")).CombinedOutput(); err != nil {
@@ -108,6 +106,9 @@ func jarsOf(t testing.TB, pom string) string {
 	dir := filepath.Join(cache, "jars-"+hex.EncodeToString(sum[:])[:16])
 	if _, err := os.Stat(dir); err == nil {
 		return dir
+	}
+	if _, err := exec.LookPath("mvn"); err != nil {
+		t.Fatalf("Maven is needed to fetch the jars of %s; `scripts/test all` installs it", pom)
 	}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		t.Fatal(err)
