@@ -60,15 +60,14 @@ func (r *run) breakNode(ctx context.Context, fault string) (int, error) {
 		// of the network.
 		leave, comeBack, atLeast, atMost = c.Pause, c.Resume, r.cfg.NodePause, r.cfg.NodePause
 	}
-	if err := leave(ctx, node); err != nil {
-		return 0, err
-	}
-	taken := r.awaitTaken(ctx, node, besides(before, node), atLeast, atMost)
-	// It is not the drill's own: it comes back whatever becomes of the drill.
+	left := leave(ctx, node)
+	taken := left == nil && r.awaitTaken(ctx, node, besides(before, node), atLeast, atMost)
+	// It is not the drill's own: it comes back whatever becomes of the drill, and
+	// also where leaving has failed half-way.
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), wholeWithin)
 	defer cancel()
-	if err := comeBack(back, node); err != nil {
-		return 0, fmt.Errorf("bring node %s back: %w", node, err)
+	if err := errors.Join(left, comeBack(back, node)); err != nil {
+		return 0, fmt.Errorf("break node %s and bring it back: %w", node, err)
 	}
 	after, err := r.awaitWhole(ctx)
 	if err != nil {
