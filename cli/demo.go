@@ -289,7 +289,7 @@ func (d *demo) print(r *drill.Report) error {
 // showTarget says what a run under all faults was to take, and what it took.
 func (d *demo) showTarget(r *drill.Report) {
 	target, ok := targetTime(r.Orders.Accepted)
-	if !ok || len(d.named) < len(drill.FaultNames()) {
+	if !ok || len(d.named) < len(drill.FaultNames()) || d.cluster != nil {
 		return
 	}
 	took := time.Duration(r.Duration * float64(time.Second)).Round(100 * time.Millisecond)
