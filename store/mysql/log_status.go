@@ -167,6 +167,16 @@ func (l *Log) sweepForeign(ctx context.Context, w *flushing, lanes [][]relay.Rea
 		}
 		rows, last = rows+n, max(last, id)
 	}
+	if rows > 0 && len(lanes) > 1 {
+		// Each statement sees what is committed: another lane may have sent them
+		// since its position was read, and then it has come past them.
+		if lanes, err = positions(ctx, w.tx); err != nil {
+			return false, err
+		}
+		if last <= foremost(lanes) {
+			rows = 0
+		}
+	}
 	if rows > 0 {
 		w.exec(alsoTaken, last, rows, w.now)
 	}
