@@ -68,6 +68,14 @@ func tapped(t *testing.T, at string) {
 			t.Errorf("at %v: of each partition %v, %v; want up to 4 of one", place, some, err)
 		}
 	}
+	leads, whole, err := tap.Leads(t.Context(), r.topic, nil)
+	led := 0
+	for _, n := range leads {
+		led += n
+	}
+	if led != 6 || !whole || err != nil {
+		t.Errorf("%v lead, all copies in place: %v, %v; the topic has 6 partitions", leads, whole, err)
+	}
 	tapRemoves(t, r, tap)
 }
 

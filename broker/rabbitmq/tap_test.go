@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -76,12 +77,34 @@ func TestATapReadsBackWhatCameWritesWhatAForeignerWouldAndRemoves(t *testing.T) 
 	if err := tap.ReadAll(t.Context(), topic, func(settle.Record) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("who has enough is told %v", err)
 	}
+	ledByOne(t, tap, at, topic)
 	for range 2 {
 		if err := tap.Remove(t.Context(), topic, append(groups, "missing")); err != nil {
 			t.Error(err)
 		}
 	}
 	nothingIsLeft(t, at, topic, groups)
+}
+
+// ledByOne asks the management API, which hears of queues late.
+func ledByOne(t *testing.T, tap *rabbitmq.Tap, at, topic string) {
+	t.Helper()
+	u := parse(t, at)
+	admins := map[string]string{u.Host: "http://" + above(t, u, 1)}
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		leads, whole, err := tap.Leads(t.Context(), topic, admins)
+		if queues := 2 * (8 + 2); err == nil && whole && leads[u.Host] >= queues && len(leads) == 1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("%v lead, all copies in place: %v, %v", leads, whole, err)
+			break
+		}
+	}
+	admins["127.0.0.1:1"] = "http://127.0.0.1:1"
+	if leads, whole, err := tap.Leads(t.Context(), topic, admins); err != nil || whole || len(leads) != 1 {
+		t.Errorf("of two nodes one is there, %v lead, all copies in place: %v, %v", leads, whole, err)
+	}
 }
 
 func readTap(t *testing.T, tap *rabbitmq.Tap, topic string) (all []settle.Record) {
