@@ -20,10 +20,13 @@ const (
 	typeSometime = "order.noted"
 )
 
-func newPlain(w *World) {
+func newPlain(w *World, routed bool) {
 	p := &plain{World: w}
 	w.story = p
 	w.Swarm = newSwarm(w.dice)
+	if routed {
+		w.withRoutes(w.dice)
+	}
 	p.outbox = w.addOutbox("outbox")
 	w.broker = newBrokerModel(w)
 	if w.Routed {

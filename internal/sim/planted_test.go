@@ -71,8 +71,8 @@ type bug struct {
 	old, new   []string
 }
 
-// readBug reads a file of planted/: a sentence, a "test:" line where it is the
-// shop that finds it, "file:" and "invariant:" lines (any of several may find
+// readBug reads a file of planted/: a sentence, a "test:" line where another story
+// than the plain one finds it, "file:" and "invariant:" lines (any of several may find
 // it), then pairs of "--- old" and "--- new".
 func readBug(t *testing.T, path string) bug {
 	t.Helper()
@@ -86,8 +86,12 @@ func readBug(t *testing.T, path string) bug {
 		if value, ok := strings.CutPrefix(line, "file: "); ok {
 			b.file = strings.TrimSpace(value)
 		}
-		if value, ok := strings.CutPrefix(line, "test: "); ok && strings.TrimSpace(value) == shopRuns.test {
-			b.story = shopRuns
+		if value, ok := strings.CutPrefix(line, "test: "); ok {
+			for _, story := range []simulation{shopRuns, routedRuns} {
+				if strings.TrimSpace(value) == story.test {
+					b.story = story
+				}
+			}
 		}
 		if value, ok := strings.CutPrefix(line, "invariant: "); ok {
 			b.invariants = append(b.invariants, strings.TrimSpace(value))

@@ -33,14 +33,18 @@ type simulation struct {
 }
 
 var (
-	plainRuns = simulation{"TestSimulation", sim.Run, 2000, sim.Expected}
-	shopRuns  = simulation{"TestShopSimulation", sim.RunShop, 500, sim.ExpectedOfShop()}
+	plainRuns  = simulation{"TestSimulation", sim.Run, 2000, sim.Expected}
+	routedRuns = simulation{"TestRoutedSimulation", sim.RunRouted, 400, sim.ExpectedOfRoutes()}
+	shopRuns   = simulation{"TestShopSimulation", sim.RunShop, 500, sim.ExpectedOfShop()}
 )
 
 // TestSimulation runs seeds until one breaks a promise. To see one seed again:
 //
 //	go test ./internal/sim -run 'TestSimulation$' -seeds 1 -seed N -history /tmp/history.txt
 func TestSimulation(t *testing.T) { plainRuns.check(t) }
+
+// TestRoutedSimulation does the same with two brokers and routes that change.
+func TestRoutedSimulation(t *testing.T) { routedRuns.check(t) }
 
 // TestShopSimulation does the same with the six services of the shop.
 func TestShopSimulation(t *testing.T) { shopRuns.check(t) }
@@ -154,6 +158,7 @@ func TestOneSeedIsOneRun(t *testing.T) {
 		oneRun(t, plainRuns, 1000+s)
 	}
 	for s := range uint64(10) {
+		oneRun(t, routedRuns, 1000+s)
 		oneRun(t, shopRuns, 1000+s)
 	}
 }

@@ -178,11 +178,17 @@ func newSwarm(d dice) Swarm {
 	for i := range d.from(1, 2) {
 		s.Groups = append(s.Groups, newGroup(d, i, s.Counted))
 	}
-	if !s.Counted && d.chance(0.3) {
-		s.Routed, s.RouteChanges = true, d.from(0, 3)
-		s.BrokerStops = d.chance(0.7)
-	}
 	return s
+}
+
+// withRoutes adds a second broker. A key's events may go to both, so no group
+// goes by the producer's count.
+func (s *Swarm) withRoutes(d dice) {
+	s.Routed, s.RouteChanges, s.BrokerStops = true, d.from(0, 3), d.chance(0.7)
+	s.Counted = false
+	for i := range s.Groups {
+		s.Groups[i].OrderedBySeq = false
+	}
 }
 
 func newGroup(d dice, i int, counted bool) groupSetup {

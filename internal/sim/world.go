@@ -89,7 +89,15 @@ type Result struct {
 // afterwards.
 func Run(seed uint64, keep bool) Result {
 	w := newWorld(seed, keep)
-	newPlain(w)
+	newPlain(w, false)
+	return w.result(seed)
+}
+
+// RunRouted runs one seed of such a world with a second broker, and routes that
+// are changed.
+func RunRouted(seed uint64, keep bool) Result {
+	w := newWorld(seed, keep)
+	newPlain(w, true)
 	return w.result(seed)
 }
 
