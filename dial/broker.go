@@ -88,22 +88,31 @@ func Broker(ctx context.Context, rawURL string, cfg BrokerConfig) (settle.Broker
 		if err := checkKafka(rawURL); err != nil {
 			return nil, err
 		}
-		return kafka.Open(ctx, rawURL, kafka.Config{Topics: cfg.Topics, Declare: true, InstanceID: cfg.InstanceID, Dial: cfg.Dial, Log: cfg.Logger})
+		return opened(kafka.Open(ctx, rawURL, kafka.Config{Topics: cfg.Topics, Declare: true, InstanceID: cfg.InstanceID, Dial: cfg.Dial, Log: cfg.Logger}))
 	}
 	if rabbitmq.IsURL(rawURL) {
 		if err := checkRabbitMQ(rawURL); err != nil {
 			return nil, err
 		}
-		return rabbitmq.Open(ctx, rawURL, rabbitmq.Config{Topics: cfg.Topics, Groups: cfg.Groups, Declare: true, Dial: cfg.Dial, Log: cfg.Logger})
+		return opened(rabbitmq.Open(ctx, rawURL, rabbitmq.Config{Topics: cfg.Topics, Groups: cfg.Groups, Declare: true, Dial: cfg.Dial, Log: cfg.Logger}))
 	}
 	if nats.IsURL(rawURL) {
 		if err := checkNATS(rawURL); err != nil {
 			return nil, err
 		}
-		return nats.Open(ctx, rawURL, nats.Config{Topics: cfg.Topics, Declare: true, Log: cfg.Logger})
+		return opened(nats.Open(ctx, rawURL, nats.Config{Topics: cfg.Topics, Declare: true, Log: cfg.Logger}))
 	}
 	if err := checkMemory(rawURL); err != nil {
 		return nil, err
 	}
 	return memory.New(memory.Config{Log: cfg.Logger}), nil
+}
+
+// opened returns no broker beside an error, rather than one that holds a nil
+// pointer: a caller may ask whether it has one.
+func opened[B settle.Broker](b B, err error) (settle.Broker, error) {
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
 }
