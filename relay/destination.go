@@ -89,8 +89,9 @@ type destination struct {
 	// has probed what lies before them.
 	later bool
 	// passed is true once a look at t_outbox_extra has left a row of it behind:
-	// it leaves those that follow too.
-	passed bool
+	// it leaves those that follow too. left: there was such a row, and not because
+	// an earlier one may be found; owed: the log of it waits for those rows.
+	passed, left, owed bool
 	// inHand counts its rows of the tables of delayed and extra ones, of which it
 	// got the last at handAt.
 	inHand [SideExtra + 1]int
@@ -108,7 +109,8 @@ func (d *destination) forget() {
 	d.queue, d.head, d.bytes, d.drain = nil, 0, 0, nil
 	d.flight.items = nil
 	d.keys, d.due, d.topics = nil, nil, nil
-	d.fullSince, d.later, d.passed, d.window = time.Time{}, false, false, 0
+	d.fullSince, d.later, d.window = time.Time{}, false, 0
+	d.passed, d.left, d.owed = false, false, false
 	d.inHand, d.withheld = [SideExtra + 1]int{}, false
 }
 

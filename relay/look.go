@@ -6,11 +6,20 @@ import "time"
 // found only rows which must wait the pause behind it is.
 const lookShare = 10
 
-// beginLook begins to look through t_outbox_extra, from its first row.
-func (m *Machine) beginLook(t *sideTable) {
-	t.began, t.took = m.now, false
+// look asks for the next page of a look through t_outbox_extra. A destination
+// that does not send what it has in hand, or has as much as it may, gets no more
+// in this look, however many pages it has.
+func (m *Machine) look(q *SideQuery, t *sideTable) {
+	first := t.after == 0
+	if q.After = t.after; first {
+		t.began, t.took = m.now, false
+	}
 	for _, d := range m.dests {
-		d.passed = d.held || d.inHand[SideExtra] > 0
+		if first {
+			d.passed, d.left = false, false
+		}
+		stuck := d.inHand[SideExtra] > 0 && (first || d.failures > 0 || m.full(d))
+		d.passed = d.passed || d.held || stuck
 	}
 }
 
@@ -20,30 +29,32 @@ func (m *Machine) beginLook(t *sideTable) {
 // destination nothing is taken behind a row that was left.
 func (m *Machine) looked(in SideLoaded) {
 	t, rows := &m.sides.extra, in.Page.Rows
-	anew := in.Query.After > 0 && t.after == 0 // a row may be sent that was left
+	if in.Query.After > 0 && t.after == 0 {
+		// A row may be sent that was left, or is back in the table: it goes first.
+		t.pending, t.next = true, time.Time{}
+		return
+	}
 	left := false
 	for _, row := range rows {
 		d := m.destinationOf(&row, FromExtra)
-		d.passed = d.passed || d.held || m.readerOf(d).mayFindBefore(row.ID)
+		early := m.readerOf(d).mayFindBefore(row.ID)
+		d.passed = d.passed || d.held || early
 		if d.passed {
-			left = true
+			left, d.left = true, d.left || !early
 			continue
 		}
 		t.took = true
 		m.inHand(d, SideExtra)
 		m.enqueue(d, item{row: row, from: FromExtra, order: row.ID})
 	}
-	switch {
-	case anew:
-		t.pending, t.next = true, time.Time{}
-	case in.Page.More:
-		if left || t.after > 0 {
-			t.after = rows[len(rows)-1].ID
-		}
-		t.pending, t.next = true, time.Time{}
-	default:
+	if !in.Page.More {
 		m.endLook(t, left || t.after > 0, len(rows) == 0)
+		return
 	}
+	if left || t.after > 0 {
+		t.after = rows[len(rows)-1].ID
+	}
+	t.pending, t.next = true, time.Time{}
 }
 
 // endLook plans the next one. What must wait is looked for again later and later:
@@ -51,6 +62,9 @@ func (m *Machine) looked(in SideLoaded) {
 func (m *Machine) endLook(t *sideTable, left, empty bool) {
 	t.after = 0
 	t.pending = t.pending || left || !empty
+	for _, d := range m.dests {
+		m.putFirst(d, t.first && !t.took)
+	}
 	if t.took {
 		t.idle = 0
 		return
@@ -58,4 +72,14 @@ func (m *Machine) endLook(t *sideTable, left, empty bool) {
 	t.idle++
 	t.first = false
 	t.next = m.now.Add(max(backoff(t.idle, m.cfg.MaxIdle, time.Second), lookShare*m.now.Sub(t.began)))
+}
+
+// putFirst keeps a destination from the log while rows of t_outbox_extra are left
+// that go before it: those that were there when this life began, if the log is
+// read now because nothing can be done about them.
+func (m *Machine) putFirst(d *destination, logBegins bool) {
+	d.owed = (d.owed || logBegins) && (d.left || d.inHand[SideExtra] > 0)
+	if d.owed && d.reader == nil {
+		m.detach(d)
+	}
 }

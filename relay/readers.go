@@ -186,7 +186,7 @@ func (m *Machine) detach(d *destination) {
 }
 
 func (m *Machine) mayPoll(d *destination) bool {
-	return d.reader != nil && !d.held && !m.full(d) && !(m.limited(d) && d.waiting() > 0) && m.reached(d.reader.pollAt)
+	return d.reader != nil && !d.held && !d.owed && !m.full(d) && !(m.limited(d) && d.waiting() > 0) && m.reached(d.reader.pollAt)
 }
 
 // rejoin gives readers up that are level with the main one and have nothing
@@ -194,7 +194,7 @@ func (m *Machine) mayPoll(d *destination) bool {
 func (m *Machine) rejoin() {
 	for _, d := range m.dests {
 		r := d.reader
-		if r != nil && !d.held && r.cursor == m.main.cursor && !m.full(d) && m.main.covers(r) {
+		if r != nil && !d.held && !d.owed && r.cursor == m.main.cursor && !m.full(d) && m.main.covers(r) {
 			d.reader = nil
 			if m.routing.used() {
 				m.flush.pass(m.now) // a topic may have come level without a row of it to send

@@ -144,16 +144,14 @@ func (m *Machine) awaitsHand(side Side) bool {
 	return false
 }
 
-func (m *Machine) severalBrokers() bool { return len(m.cfg.Brokers) > 0 }
+func (m *Machine) severalBrokers() bool { return len(m.cfg.Brokers) > 0 && m.routing.used() }
 
 // withhold names whose rows are not to be returned. A row of t_outbox_extra is
 // known by its topic only: where there are routes the whole table is looked
 // through instead.
 func (m *Machine) withhold(q *SideQuery, t *sideTable) {
 	if q.Side == SideExtra && m.routing.used() {
-		if q.After = t.after; q.After == 0 {
-			m.beginLook(t)
-		}
+		m.look(q, t)
 		return
 	}
 	for _, d := range m.dests {
