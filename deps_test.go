@@ -39,7 +39,7 @@ var imports = map[string]struct{ ours, others []string }{
 	"store/migrate":          {others: []string{"github.com/pressly/goose/v3"}},
 	"store/outboxlog":        {ours: []string{"", "relay"}},
 	"store/adopt":            {ours: []string{"", "store/migrate", "relay"}},
-	"store/bridgelog":        {ours: []string{"", "bridge", "govern"}},
+	"store/bridgelog":        {ours: []string{"", "bridge", "govern", "store/consumelog"}},
 	"store/consumelog":       {ours: []string{"", "govern", "store/adopt", "store/migrate"}},
 	"store/sqlite":           {ours: []string{"", "store/migrate", "store/bridgelog", "store/consumelog", "store/outboxlog", "bridge", "relay", "govern", "doctor"}, others: []string{"modernc.org/sqlite", "golang.org/x/sys"}},
 	"store/mysql":            {ours: []string{"", "store/adopt", "store/migrate", "store/bridgelog", "store/consumelog", "store/outboxlog", "bridge", "relay", "govern", "doctor"}, others: []string{"github.com/go-sql-driver/mysql"}},

@@ -6,12 +6,15 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/bridge"
 	"github.com/settlemq/settle/govern"
+	"github.com/settlemq/settle/store/consumelog"
 )
 
 // Side is t_dead_letter.service_side of a letter of a consumer that is not ours.
@@ -74,21 +77,31 @@ func rowOf(l *bridge.Letter) (Row, error) {
 		return Row{}, fmt.Errorf("encode headers: %w", err)
 	}
 	kept, err := json.Marshal(told{
-		At: l.At, From: l.From, Exception: l.Exception, Message: l.Message, Trace: l.Trace, History: l.History, To: l.To,
+		At: l.At, From: l.From, Exception: l.Exception, Message: l.Message, Trace: l.Trace, History: dated(l.History), To: l.To,
 		ReturnID: l.ReturnID, Headers: pairs(l.Record.Headers), Wrapping: l.Wrapping, Record: l.Record.At,
 	})
 	if err != nil {
 		return Row{}, fmt.Errorf("encode what it tells: %w", err)
 	}
+	recorded := consumelog.Date(l.Record.RecordedAt)
 	return Row{
 		Identity: l.Identity, EventID: fit(e.ID), EventType: fit(e.Type), AggregateType: fit(e.AggregateType), AggregateID: fit(e.AggregateID),
 		AggregateSeq: e.AggregateSeq, BizKey: fit(cmp.Or(e.BizKey, e.AggregateID)), TraceID: fit(e.TraceID),
-		Class: string(cmp.Or(l.Class, settle.ClassHandler)), Reason: reason(l), Attempts: l.Attempts,
+		Class: string(cmp.Or(l.Class, settle.ClassHandler)), Reason: reason(l), Attempts: min(max(l.Attempts, 0), math.MaxInt32),
 		Topic: fit(cmp.Or(l.At.Topic, l.At.Queue)), Partition: l.At.Partition, Offset: l.At.Offset,
-		AppendedAt: e.AppendedAt, RecordedAt: l.Record.RecordedAt, DiedAt: cmp.Or(l.DiedAt, l.Record.RecordedAt),
+		AppendedAt: consumelog.Date(e.AppendedAt), RecordedAt: recorded, DiedAt: cmp.Or(consumelog.Date(l.DiedAt), recorded),
 		RecordKey: []byte(l.Record.Key), Raw: bytesOf(l.Record.Raw), Payload: bytesOf(e.Payload), Headers: headers,
 		Told: kept, ReturnID: l.ReturnID,
 	}, nil
+}
+
+// dated returns deaths whose times can be kept.
+func dated(history []govern.Death) []govern.Death {
+	kept := slices.Clone(history)
+	for i := range kept {
+		kept[i].At = consumelog.Date(kept[i].At)
+	}
+	return kept
 }
 
 func bytesOf(b []byte) []byte {

@@ -26,8 +26,14 @@ type Item struct {
 }
 
 // NewItem never fails: a record that could not be understood gets an id made
-// of its place and its bytes, the same at each delivery, and can only die.
+// of its place and its bytes, the same at each delivery, and can only die. Times
+// that can't be kept count as not told.
 func NewItem(it *settle.Item, no int64) Item {
+	if at := it.Record.RecordedAt; !at.Equal(Date(at)) {
+		untimed := *it
+		untimed.Record.RecordedAt = time.Time{}
+		it = &untimed
+	}
 	r := &it.Record
 	if r.Event == nil {
 		if it.Intent != settle.IntentDie {
@@ -43,7 +49,7 @@ func NewItem(it *settle.Item, no int64) Item {
 	e := r.Event
 	n := Item{
 		Item: it, No: no, EventID: e.ID, EventType: e.Type, Key: e.Key(), Seq: e.AggregateSeq,
-		Appended: e.AppendedAt, Supersedes: e.Supersedes,
+		Appended: Date(e.AppendedAt), Supersedes: e.Supersedes,
 	}
 	if n.Appended.IsZero() {
 		n.Appended = r.RecordedAt

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -42,6 +43,7 @@ func BridgeCases() []BridgeCase {
 		{"a replay that is put off is due at its time, and one that is given up is open again and says why", putOffOrGivenUp},
 		{"a replay goes where it can go, or is refused with what can be had", replayTargets},
 		{"what can't be understood can go back", undecodableForeign},
+		{"a letter is kept also when it tells of times and counts that no column holds", keptWhateverItCounts},
 		{"what was discarded is not handed out, and a discard needs a reason", discardForeign},
 		{"a compensation is refused: the consumer is not ours", compensateForeign},
 		{"what dies again after a replay names the letter before, by return id or by event", diesAgainForeign},
@@ -248,5 +250,35 @@ func goesBackAsItCame(t testing.TB, s BridgeStore) {
 	}
 	if got.At != l.At || got.From != l.From || got.Identity != "a" || got.Group != "stock" || !got.Record.RecordedAt.Equal(l.Record.RecordedAt) || got.Record.At != l.Record.At || !slices.Equal(got.To, l.To) {
 		t.Fatalf("it goes back as %+v", got)
+	}
+}
+
+// What a foreign producer or consumer may write down is not bounded by what the
+// database has columns for.
+func keptWhateverItCounts(t testing.TB, s BridgeStore) {
+	b := newBridging(t, s)
+	for i, at := range []time.Time{
+		time.Unix(1<<62, 0), time.Unix(-1<<62, 0), time.UnixMilli(1_770_000_000_000_000_000), time.UnixMilli(1_770_000_000_000_000),
+		time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(500, 1, 1, 0, 0, 0, 0, time.UTC),
+	} {
+		l := letter("time"+string(rune('a'+i)), "1")
+		l.DiedAt, l.Record.RecordedAt, l.Record.Event.AppendedAt, l.History[0].At = at, at, at, at
+		if _, err := b.Bridge.Keep(b.ctx, b.lease, []bridge.Letter{l}); err != nil {
+			t.Errorf("%s: %v", at, err)
+		}
+	}
+	for i, n := range []int{1 << 40, -1 << 40, math.MaxInt} {
+		l := letter("count"+string(rune('a'+i)), "1")
+		l.Attempts, l.History[0].Count = n, n
+		if _, err := b.Bridge.Keep(b.ctx, b.lease, []bridge.Letter{l}); err != nil {
+			t.Errorf("%d attempts: %v", n, err)
+		}
+	}
+	found := b.all()
+	for _, d := range found {
+		b.show(d.ID, govern.StateOpen)
+	}
+	if len(found) != 10 {
+		t.Errorf("%d are kept, want 10", len(found))
 	}
 }

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -42,6 +43,7 @@ func applyCases[Tx any]() []InboxCase[Tx] {
 		{"of two events with one effect key the first takes effect", effectKeyOnce[Tx]},
 		{"an effect key is held by what took effect, not by what waits", effectKeyOfWhatTookEffect[Tx]},
 		{"a row that a foreign consumer has left is taken over once it is old", foreignLeftOver[Tx]},
+		{"an event is handled, parked and dead also when its record has a time that no column holds", recordedAtAnyTime[Tx]},
 	}
 }
 
@@ -190,4 +192,27 @@ func foreignLeftOver[Tx any](t testing.TB, s InboxStore[Tx]) {
 	g.wantEffects("1")
 	g.apply(batch(on("a", "1"), on("b", "2")), duplicate, leftOver)
 	g.due()
+}
+
+// A foreign producer that counts a record's time in nanoseconds is not held to
+// what a database can write down.
+func recordedAtAnyTime[Tx any](t testing.TB, s InboxStore[Tx]) {
+	g := newGroup(t, s)
+	var dying []settle.Item
+	nanoseconds, microseconds := time.UnixMilli(1_770_000_000_000_000_000), time.UnixMilli(1_770_000_000_000_000)
+	for i, at := range []time.Time{nanoseconds, microseconds, time.Unix(-1<<60, 0), time.Date(0, 6, 1, 0, 0, 0, 0, time.UTC)} {
+		record := func(key string) settle.Item {
+			it := edit(on(fmt.Sprint(key, i), fmt.Sprint(key, i)), func(e *settle.Event) { e.AppendedAt = time.Time{} })
+			it.Record.RecordedAt = at
+			return it
+		}
+		g.apply(batch(record("a")), applied)
+		g.apply(batch(park(record("b"))), parked)
+		dying = append(dying, record("c"))
+	}
+	g.die(dying...)
+	g.apply(batch(edit(on("d", "d"), func(e *settle.Event) { e.AppendedAt = time.Date(0, 6, 1, 0, 0, 0, 0, time.UTC) })), applied)
+	if due, err := g.Inbox.Due(g.ctx, g.work.Group, 10); err != nil || len(due.Items) != 4 {
+		t.Fatalf("Due gives %d items, %v; want 4", len(due.Items), err)
+	}
 }

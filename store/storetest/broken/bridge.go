@@ -2,6 +2,7 @@ package broken
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -54,11 +55,16 @@ func brokenBridges() map[string]func(bridgeStore) bridgeStore {
 		"a replay that is put off is due at its time, and one that is given up is open again and says why": bridges(func(b *brokenBridge) { b.mark = func(m *bridge.Mark) { m.NextAt = time.Time{} } }),
 		"a replay goes where it can go, or is refused with what can be had":                                letters(func(l *bridge.Letter) { l.To = []bridge.Target{govern.ToGroup, govern.ToOrigin} }),
 		"what can't be understood can go back":                                                             letters(func(l *bridge.Letter) { l.To = nil }),
-		"what was discarded is not handed out, and a discard needs a reason":                               abroad(func(b *brokenGovernance) { b.discard = b.replayed }),
-		"a compensation is refused: the consumer is not ours":                                              abroad(func(b *brokenGovernance) { b.compensate = b.replayed }),
-		"what dies again after a replay names the letter before, by return id or by event":                 letters(func(l *bridge.Letter) { l.ReturnID = ""; l.Record.Event.ID += l.Identity }),
-		"a trail tells where and when it died, who acted, and each once":                                   letters(func(l *bridge.Letter) { l.DiedAt = l.DiedAt.Add(time.Hour) }),
-		"letters of other consumers are found as all are, and say that they are not ours":                  letters(func(l *bridge.Letter) { l.Record.Event.BizKey = "" }),
+		"a letter is kept also when it tells of times and counts that no column holds": letters(func(l *bridge.Letter) {
+			if l.Attempts > math.MaxInt32 {
+				l.Identity = ""
+			}
+		}),
+		"what was discarded is not handed out, and a discard needs a reason":               abroad(func(b *brokenGovernance) { b.discard = b.replayed }),
+		"a compensation is refused: the consumer is not ours":                              abroad(func(b *brokenGovernance) { b.compensate = b.replayed }),
+		"what dies again after a replay names the letter before, by return id or by event": letters(func(l *bridge.Letter) { l.ReturnID = ""; l.Record.Event.ID += l.Identity }),
+		"a trail tells where and when it died, who acted, and each once":                   letters(func(l *bridge.Letter) { l.DiedAt = l.DiedAt.Add(time.Hour) }),
+		"letters of other consumers are found as all are, and say that they are not ours":  letters(func(l *bridge.Letter) { l.Record.Event.BizKey = "" }),
 	}
 }
 

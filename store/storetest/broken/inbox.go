@@ -56,6 +56,11 @@ func brokenApply() map[string]func(inboxStore) inboxStore {
 		"of two events with one effect key the first takes effect":            items(func(it *settle.Item) { it.EffectKey = "" }),
 		"an effect key is held by what took effect, not by what waits":        items(func(it *settle.Item) { it.EffectKey = "" }),
 		"a row that a foreign consumer has left is taken over once it is old": work(func(w *settle.Work) { w.TakeoverAfter = time.Nanosecond }),
+		"an event is handled, parked and dead also when its record has a time that no column holds": items(func(it *settle.Item) {
+			if it.Record.RecordedAt.Year() > 9999 {
+				it.Intent = settle.IntentIgnore
+			}
+		}),
 	}
 }
 
