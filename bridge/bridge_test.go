@@ -280,8 +280,9 @@ func TestABrokerThatNeverAnswersOpensTheLetterAgainAndSaysWhy(t *testing.T) {
 	id := s.kept(1)[0].ID
 	s.replay(id, "")
 	s.state(0, govern.StateOpen)
+	s.until("it is counted", func() bool { return b.Stats().GivenUp == 1 })
 	d, err := s.db.Governance().DeadLetter(t.Context(), id)
-	if err != nil || d.Bridged.Refused == "" || tries.Load() != 3 || b.Stats().GivenUp != 1 {
+	if err != nil || d.Bridged.Refused == "" || tries.Load() != 3 {
 		t.Errorf("after %d tries it is %+v, %v", tries.Load(), d.Bridged, err)
 	}
 }

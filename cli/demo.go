@@ -310,6 +310,8 @@ func (d *demo) showSchemas(dir string) {
 	use, err := shop.Broker(dir)
 	switch {
 	case err != nil || use.URL == "":
+	case d.broker.nats():
+		d.screen.say("The events are in the topic %s; nats stream ls shows its stream, and nats stream rm removes it.", use.Topic())
 	case d.broker.rabbit():
 		d.screen.say("The events are in exchanges and queues whose names begin with %s; rabbitmqadmin delete queue name=… and rabbitmqadmin delete exchange name=… remove them.", use.Prefix)
 	default:

@@ -53,7 +53,7 @@ func (d *demo) openBroker(dir string, port int) (b demoBroker, err error) {
 	direct := at.url(at.addr())
 	b = demoBroker{own: []string{envBroker + "=" + direct}, topic: settle.DefaultTopic}
 	b.proxy, err = drill.OpenProxy(drill.ProxyConfig{
-		Target: at.addr(), Witness: func() drill.Witness { return &drill.TextWitness{Text: `{"stream":"`} },
+		Target: at.addr(), Witness: textOfNATS,
 	})
 	if err == nil {
 		b.env = []string{envBroker + "=" + at.url(b.proxy.Addr())}
@@ -61,6 +61,9 @@ func (d *demo) openBroker(dir string, port int) (b demoBroker, err error) {
 	}
 	return b, err
 }
+
+// textOfNATS finds what JetStream answers to a publish.
+func textOfNATS() drill.Witness { return &drill.TextWitness{Text: `{"stream":"`} }
 
 // usedBroker is the one that others use, too: its nodes say where they are, and
 // each is reached through the proxy.
@@ -71,7 +74,10 @@ func (d *demo) usedBroker(dir string) (b demoBroker, err error) {
 	}
 	b.topic, b.groups = use.Topic(), use.Groups()
 	witness := func() drill.Witness { return &drill.KafkaWitness{} }
-	if d.broker.rabbit() {
+	switch {
+	case d.broker.nats():
+		witness = textOfNATS
+	case d.broker.rabbit():
 		witness = func() drill.Witness { return &drill.AMQPWitness{} }
 	}
 	if b.proxy, err = drill.OpenProxy(drill.ProxyConfig{Witness: witness}); err != nil {

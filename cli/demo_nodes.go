@@ -79,8 +79,12 @@ func (d *demo) findNodes(ctx context.Context) error {
 		if !slices.ContainsFunc(n.names(), func(name string) bool { return n.at[name] == host }) {
 			return usagef("--nodes: %s status tells of no node at %s; it prints a line NAME running URL for each", d.nodes, host)
 		}
-		if d.broker.rabbit() && n.admins[host] == "" {
-			return usagef("--nodes: %s status tells of no management API of the node at %s, by which RabbitMQ says who leads; its URL is the fourth word of the node's line", d.nodes, host)
+		if !d.broker.kafka() && n.admins[host] == "" {
+			what := "management API"
+			if d.broker.nats() {
+				what = "monitor"
+			}
+			return usagef("--nodes: %s status tells of no %s of the node at %s, which says who leads; its URL is the fourth word of the node's line", d.nodes, what, host)
 		}
 	}
 	d.cluster = n

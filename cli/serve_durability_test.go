@@ -45,7 +45,7 @@ func TestADatabaseThatMayLoseWhatItHasCommittedIsNotRelayedUntilItIsMended(t *te
 			t.Errorf("the strict one says %+v; want %q", got, word)
 		}
 	}
-	if got := h.Sources["lax"].Warnings; len(got) != 1 || !strings.Contains(got[0], "fsync: off") {
+	if got := h.Sources["lax"].Warnings; len(got) != 2 || !strings.Contains(got[0], "fsync: off") || !strings.Contains(got[1], "sync_interval: can't be looked at") {
 		t.Errorf("the lax one warns of %q", got)
 	}
 	if _, code := s.read(); code != http.StatusServiceUnavailable {
@@ -62,7 +62,7 @@ func TestADatabaseThatMayLoseWhatItHasCommittedIsNotRelayedUntilItIsMended(t *te
 		return sourceIs("strict", server.StateLeading)(h) && h.Sources["strict"].Published == 1
 	})
 	s.term(t)
-	for text, times := range map[string]int{"source=strict state=refused": 1, `msg="committed events may be lost" source=lax`: 1} {
+	for text, times := range map[string]int{"source=strict state=refused": 1, `msg="committed events may be lost" source=lax cause="fsync: off`: 1} {
 		if n := strings.Count(s.log.String(), text); n != times {
 			t.Errorf("%q is told %d times:\n%s", text, n, s.log)
 		}

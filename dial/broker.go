@@ -26,8 +26,8 @@ type BrokerConfig struct {
 	// had is kept for the next one of that name for some seconds. No two may have
 	// one at a time. Defaults to none; only Kafka knows such names.
 	InstanceID string
-	// Dial makes the connections to Kafka and RabbitMQ, for tests that stand
-	// between. Other brokers do without. Defaults to TCP.
+	// Dial makes the connections to a broker, for tests that stand between.
+	// Defaults to TCP.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Logger takes warnings. Defaults to none.
 	Logger *slog.Logger
@@ -100,7 +100,7 @@ func Broker(ctx context.Context, rawURL string, cfg BrokerConfig) (settle.Broker
 		if err := checkNATS(rawURL); err != nil {
 			return nil, err
 		}
-		return opened(nats.Open(ctx, rawURL, nats.Config{Topics: cfg.Topics, Declare: true, Log: cfg.Logger}))
+		return opened(nats.Open(ctx, rawURL, nats.Config{Topics: cfg.Topics, Declare: true, Dial: cfg.Dial, Log: cfg.Logger}))
 	}
 	if err := checkMemory(rawURL); err != nil {
 		return nil, err

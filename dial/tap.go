@@ -29,7 +29,7 @@ type BrokerTap interface {
 	// Leads returns how many partitions of a topic, or queues of its groups, each
 	// node of a cluster leads that is there, by its host:port, and whether all of
 	// them have all their copies. RabbitMQ is asked by the nodes' management APIs,
-	// whose URLs admins holds by host:port.
+	// NATS by their monitors, whose URLs admins holds by host:port.
 	Leads(ctx context.Context, topic string, admins map[string]string) (leads map[string]int, whole bool, err error)
 	// Remove deletes a topic with all that it holds, and what the broker knows
 	// of consumer groups; none of them may be at work. What is gone is left at

@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +24,9 @@ import (
 // reconnectWait is short because every try is one dial of one server, and a
 // restarted server is ready within a fraction of a second.
 const reconnectWait = 50 * time.Millisecond
+
+// dialTimeout bounds the making of a connection to one server.
+const dialTimeout = 2 * time.Second
 
 // Broker is one connection. Its methods may be called from several goroutines.
 type Broker struct {
@@ -132,7 +136,7 @@ func (b *Broker) options() []nats.Option {
 		// What is published while disconnected fails at once; a buffer would go
 		// out after its caller gave up.
 		nats.ReconnectBufSize(-1),
-		nats.Timeout(2 * time.Second),
+		nats.Timeout(dialTimeout),
 		nats.PingInterval(2 * time.Second),
 		nats.MaxPingsOutstanding(2),
 		nats.FlusherTimeout(b.cfg.Timeout),
@@ -140,10 +144,23 @@ func (b *Broker) options() []nats.Option {
 		nats.ReconnectHandler(func(*nats.Conn) { b.link.rise() }),
 		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) { b.noticed(s, err) }),
 	}
+	if b.cfg.Dial != nil {
+		o = append(o, nats.SetCustomDialer(dialer(b.cfg.Dial)))
+	}
 	if b.cfg.InProcess != nil {
 		o = append(o, nats.InProcessServer(b.cfg.InProcess))
 	}
 	return o
+}
+
+// dialer makes connections as Config.Dial does.
+type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// Dial implements nats.CustomDialer.
+func (d dialer) Dial(network, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	defer cancel()
+	return d(ctx, network, addr)
 }
 
 // noticed takes errors that no call returns. The server answers a publish

@@ -1,7 +1,9 @@
 package nats
 
 import (
+	"context"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -38,6 +40,8 @@ type Config struct {
 	// InProcess connects to a server in this process, whatever host and port the URL
 	// names: it carries the token. Defaults to none.
 	InProcess nats.InProcessConnProvider
+	// Dial makes connections, for tests that stand between. Defaults to TCP.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Log takes warnings. Defaults to none.
 	Log *slog.Logger
 }

@@ -35,14 +35,14 @@ func askMonitors(ctx context.Context, at []string, timeout time.Duration) (all [
 	defer client.CloseIdleConnections()
 	for _, m := range at {
 		seen := monitorSeen{at: m}
-		seen.err = ask(ctx, client, m, &seen)
+		seen.err = askMonitor(ctx, client, strings.TrimSuffix(m, "/")+"/jsz?config=true", &seen)
 		all = append(all, seen)
 	}
 	return all
 }
 
-func ask(ctx context.Context, client *http.Client, at string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(at, "/")+"/jsz?config=true", nil)
+func askMonitor(ctx context.Context, client *http.Client, at string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,9 @@ type Tap struct {
 	js jetstream.JetStream
 }
 
+// tapTimeout bounds each request of a Tap.
+const tapTimeout = 2 * time.Second
+
 // OpenTap connects to url. A lost connection is restored for ever.
 func OpenTap(url string) (*Tap, error) {
 	at, err := parseURL(url)
@@ -31,12 +34,12 @@ func OpenTap(url string) (*Tap, error) {
 	}
 	nc, err := nats.Connect(strings.Join(at.servers, ","), append([]nats.Option{
 		nats.Name("settle-tap"), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
-		nats.ReconnectWait(reconnectWait), nats.ReconnectBufSize(-1), nats.Timeout(2 * time.Second),
+		nats.ReconnectWait(reconnectWait), nats.ReconnectBufSize(-1), nats.Timeout(dialTimeout),
 	}, at.login...)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to broker: %w", err)
 	}
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(2*time.Second))
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(tapTimeout))
 	if err != nil {
 		nc.Close()
 		return nil, fmt.Errorf("connect to broker: %w", err)
@@ -58,11 +61,6 @@ func (t *Tap) Forget(context.Context, string) error { return nil }
 
 // Places reports that an acknowledgement says where a record is.
 func (t *Tap) Places() bool { return true }
-
-// Leads fails: the server is one.
-func (t *Tap) Leads(context.Context, string, map[string]string) (map[string]int, bool, error) {
-	return nil, false, errors.New("the server has no nodes")
-}
 
 // Bounds returns the positions of the first and the last record of topic;
 // last is 0 when there was none yet.

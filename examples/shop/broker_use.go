@@ -47,7 +47,7 @@ func (u BrokerUse) instance(name string) string {
 	return u.Prefix + name
 }
 
-// UseBroker has the shop in dir use the Kafka or RabbitMQ at a URL, with a topic and
+// UseBroker has the shop in dir use the Kafka, RabbitMQ or NATS at a URL, with a topic and
 // groups that no other directory's shop has. The file that holds the URL,
 // password included, can be read by its owner alone. A shop that is there
 // already may change how its cluster is reached; another one, with which it has
@@ -78,7 +78,7 @@ func UseBroker(dir, rawURL string) error {
 func CheckBroker(rawURL string) error {
 	scheme, _, _ := strings.Cut(rawURL, "://")
 	if kindOf(scheme) == "" {
-		return errors.New("it takes the URL of Kafka (kafka://user:password@host:port,host:port) or RabbitMQ (rabbitmq://user:password@host:port/vhost); without it the shop brings a broker of its own")
+		return errors.New("it takes the URL of Kafka (kafka://user:password@host:port,host:port), RabbitMQ (rabbitmq://user:password@host:port/vhost) or NATS (nats://user:password@host:port,host:port); without it the shop brings a broker of its own")
 	}
 	return dial.CheckBroker(rawURL)
 }
@@ -123,6 +123,8 @@ func kindOf(scheme string) string {
 		return "Kafka"
 	case "rabbitmq", "amqp", "amqps":
 		return "RabbitMQ"
+	case "nats":
+		return "NATS"
 	}
 	return ""
 }

@@ -82,7 +82,7 @@ func TestABrokerThatAShopCanNotUseIsRefusedWithoutItsSecret(t *testing.T) {
 	if err := UseBroker(t.TempDir(), "kafka://u:canary@h:9092?ssl=true"); !errors.As(err, &wrong) || strings.Contains(err.Error(), "canary") {
 		t.Errorf("an unknown option: %v", err)
 	}
-	if err := UseBroker(t.TempDir(), "nats://canary@h:4222"); err == nil || strings.Contains(err.Error(), "canary") || !strings.Contains(err.Error(), "kafka://") {
+	if err := UseBroker(t.TempDir(), "redis://canary@h:4222"); err == nil || strings.Contains(err.Error(), "canary") || !strings.Contains(err.Error(), "kafka://") {
 		t.Errorf("another kind of broker: %v", err)
 	}
 	dir := t.TempDir()

@@ -16,7 +16,7 @@ type Cluster struct {
 	Command string
 }
 
-// UpCluster starts a cluster: kafka3 or rabbitmq3.
+// UpCluster starts a cluster: kafka3, rabbitmq3 or nats3.
 func UpCluster(t testing.TB, name string) Cluster {
 	t.Helper()
 	dir := t.TempDir()

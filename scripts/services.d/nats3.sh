@@ -73,6 +73,8 @@ service_url() {
   done
   echo "nats://settle:$(cat "$home/password")@${hosts#,}?${monitors#&}"
 }
+# The monitor of the first of its servers.
+service_admin() { echo "http://127.0.0.1:$(($(node_port "${nodes%% *}") + 1))"; }
 service_log() { echo "$(node_dir "${nodes%% *}")/log"; }
 service_pids() { for n in $nodes; do node_pid "$n"; done; }
 
