@@ -16,7 +16,7 @@ func (m *Machine) look(q *SideQuery, t *sideTable) {
 	}
 	for _, d := range m.dests {
 		if first {
-			d.passed, d.left = false, false
+			d.passed, d.left, d.later = false, false, false
 		}
 		stuck := d.inHand[SideExtra] > 0 && (first || d.failures > 0 || m.full(d))
 		d.passed = d.passed || d.held || stuck
@@ -40,7 +40,7 @@ func (m *Machine) looked(in SideLoaded) {
 		early := m.readerOf(d).mayFindBefore(row.ID)
 		d.passed = d.passed || d.held || early
 		if d.passed {
-			left, d.left = true, d.left || !early
+			left, d.left, d.later = true, d.left || !early, d.later || early
 			continue
 		}
 		t.took = true
@@ -63,23 +63,13 @@ func (m *Machine) endLook(t *sideTable, left, empty bool) {
 	t.after = 0
 	t.pending = t.pending || left || !empty
 	for _, d := range m.dests {
-		m.putFirst(d, t.first && !t.took)
+		d.stayOwed(false)
 	}
 	if t.took {
-		t.idle = 0
+		t.idle, t.probing = 0, false
 		return
 	}
 	t.idle++
-	t.first = false
+	m.tookNothing(t)
 	t.next = m.now.Add(max(backoff(t.idle, m.cfg.MaxIdle, time.Second), lookShare*m.now.Sub(t.began)))
-}
-
-// putFirst keeps a destination from the log while rows of t_outbox_extra are left
-// that go before it: those that were there when this life began, if the log is
-// read now because nothing can be done about them.
-func (m *Machine) putFirst(d *destination, logBegins bool) {
-	d.owed = (d.owed || logBegins) && (d.left || d.inHand[SideExtra] > 0)
-	if d.owed && d.reader == nil {
-		m.detach(d)
-	}
 }

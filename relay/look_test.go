@@ -9,18 +9,6 @@ import (
 	"github.com/settlemq/settle"
 )
 
-// backlog lists n rows as those of an adopted table are, and begins behind them.
-func (w *world) backlog(n int, kind func(int) string, topic func(int) string, key func(int) string) (ids []string) {
-	for i := range n {
-		r := w.addTyped(kind(i), key(i), topic(i))
-		w.store.extra[r.ID] = ""
-		ids = append(ids, r.Event.ID)
-	}
-	w.store.check = Checkpoint{Number: 1, Readers: []Reader{{Cursor: int64(n)}}}
-	w.kill()
-	return ids
-}
-
 func always(text string) func(int) string { return func(int) string { return text } }
 
 // The second topic's first rows are taken in a look that has left rows of the

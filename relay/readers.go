@@ -77,7 +77,7 @@ func (o *reader) covers(r *reader) bool {
 // planPoll reads the next page, for the main reader and those that have fallen
 // behind in turn.
 func (m *Machine) planPoll() {
-	if m.asked[askPoll] || m.ctl.relayPaused || m.sides.backlog() || m.parked >= m.cfg.MaxParkedKeys ||
+	if m.asked[askPoll] || m.ctl.relayPaused || m.sides.extra.first && !m.sides.extra.probing || m.parked >= m.cfg.MaxParkedKeys ||
 		m.flush.heavy(m.cfg) || m.chased() {
 		return
 	}
@@ -91,7 +91,7 @@ func (m *Machine) planPoll() {
 		}
 		if k > 0 && m.mayPoll(m.dests[k-1]) {
 			m.turn = k + 1
-			m.poll(m.dests[k-1].name, m.dests[k-1].reader, m.main.cursor)
+			m.poll(m.dests[k-1].name, m.dests[k-1].reader, m.upTo(m.dests[k-1]))
 			return
 		}
 	}
@@ -118,7 +118,7 @@ func (m *Machine) poll(destination string, r *reader, upTo int64) {
 // remembers as many holes as it may; it still looks for those. A lane that is
 // to end reads no further than it must.
 func (m *Machine) ceiling() int64 {
-	if len(m.main.unseen) >= m.cfg.MaxHoles {
+	if m.sides.extra.first || len(m.main.unseen) >= m.cfg.MaxHoles {
 		return m.main.cursor
 	}
 	if m.ctl.divided {
@@ -157,7 +157,7 @@ func (m *Machine) mainMayPoll() bool {
 		}
 		blocked = true
 	}
-	return !blocked && m.reached(m.main.pollAt)
+	return !blocked && (!m.sides.extra.first || m.main.mustProbe()) && m.reached(m.main.pollAt)
 }
 
 // otherFlows reports whether another destination is served by the main reader
@@ -186,7 +186,7 @@ func (m *Machine) detach(d *destination) {
 }
 
 func (m *Machine) mayPoll(d *destination) bool {
-	return d.reader != nil && !d.held && !d.owed && !m.full(d) && !(m.limited(d) && d.waiting() > 0) && m.reached(d.reader.pollAt)
+	return d.reader != nil && !d.held && m.mayRead(d) && !m.full(d) && !(m.limited(d) && d.waiting() > 0) && m.reached(d.reader.pollAt)
 }
 
 // rejoin gives readers up that are level with the main one and have nothing
@@ -236,7 +236,7 @@ func (m *Machine) polled(in Polled) {
 	before := len(r.unseen)
 	m.readHoles(r, in)
 	m.readAbove(r, in)
-	if r == &m.main && p.Complete {
+	if r == &m.main && p.Complete && (in.Query.UpTo == 0 || in.Query.UpTo > in.Query.After) {
 		m.sus.readToTheEnd(p.Rows, r.cursor)
 	}
 	r.probed, r.asking = r.probed || covered(in), false

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"slices"
 	"time"
 
 	"github.com/settlemq/settle"
@@ -23,6 +24,9 @@ type sideTable struct {
 	// first is true while the table goes before the log: it had rows when this
 	// life began.
 	first bool
+	// probing: what it has waits for readers to look for what they have not seen
+	// below their cursors, and they may.
+	probing bool
 	// after is where a look at the table goes on that has left rows behind; it
 	// began then, and took is whether it has found anything to do.
 	after int64
@@ -39,9 +43,6 @@ func (m *Machine) loadSides(s State) {
 	m.sides.delayed.next = s.NextDelayed
 	m.sides.extra.pending, m.sides.extra.first = s.ExtraPending, s.ExtraPending
 }
-
-// backlog reports whether extra rows must be drained before the log is read.
-func (s *sideTables) backlog() bool { return s.extra.first }
 
 func (s *sideTables) of(from Origin) *sideTable {
 	if from == FromDelayed {
@@ -227,7 +228,7 @@ func (m *Machine) sideLoaded(in SideLoaded) {
 		if m.routing.used() {
 			m.looked(in)
 		} else {
-			m.extraLoaded(in.Page)
+			m.extraLoaded(in)
 		}
 	}
 }
@@ -268,11 +269,12 @@ func (d *destination) lastOrder() int64 {
 
 // extraLoaded sends backlog, late rows and resends in id order. A row with
 // unread ids before it waits: one of them may be an earlier one of its key.
-func (m *Machine) extraLoaded(p SidePage) {
-	t := &m.sides.extra
+func (m *Machine) extraLoaded(in SideLoaded) {
+	t, p := &m.sides.extra, in.Page
 	if len(p.Rows) == 0 {
-		t.first = false
+		m.tookNothing(t)
 		for _, d := range m.dests {
+			d.stayOwed(slices.Contains(in.Query.Held, d.name))
 			t.pending = t.pending || d.later
 			d.later = false
 		}
@@ -294,8 +296,9 @@ func (m *Machine) extraLoaded(p SidePage) {
 		m.inHand(d, SideExtra)
 		m.enqueue(d, item{row: row, from: FromExtra, order: row.ID})
 	}
-	if taken == 0 {
-		t.first, t.next = false, m.now.Add(m.cfg.MaxIdle)
+	if t.probing = false; taken == 0 {
+		m.tookNothing(t)
+		t.next = m.now.Add(m.cfg.MaxIdle)
 	}
 }
 
