@@ -21,7 +21,7 @@ func (s *letterSource) letter(topic [16]byte, r *kgo.Record) bridge.Letter {
 	l := bridge.Letter{
 		Identity: identity(topic, r), Group: s.g.Name,
 		At:   bridge.Place{Topic: r.Topic, Partition: int(r.Partition), Offset: r.Offset},
-		From: told.origin(), Class: settle.ClassHandler, Attempts: told.attempts(), DiedAt: r.Timestamp.UTC(),
+		From: told.origin(), Class: settle.ClassHandler, Attempts: told.attempts(), DiedAt: recordedAt(r).UTC(),
 		ReturnID: deadletter.Text(told.last(bridge.HeaderReturn)),
 		Wrapping: wrap(r),
 	}
@@ -29,7 +29,7 @@ func (s *letterSource) letter(topic [16]byte, r *kgo.Record) bridge.Letter {
 	l.Message = deadletter.Cut(told.either(dltMessage, retryMessage, dltKeyMessage, retryKeyMessage), bridge.MaxCause)
 	l.Trace = deadletter.Cut(told.either(dltTrace, retryTrace, dltKeyTrace, retryKeyTrace), bridge.MaxTrace)
 	l.Record = settle.Record{
-		Position: r.Offset, Raw: r.Value, Headers: letterHeaders(r.Headers), Key: deadletter.Text(string(r.Key)), RecordedAt: r.Timestamp,
+		Position: r.Offset, Raw: r.Value, Headers: letterHeaders(r.Headers), Key: deadletter.Text(string(r.Key)), RecordedAt: recordedAt(r),
 		At: settle.Coordinates{Topic: r.Topic, Partition: int(r.Partition), Offset: r.Offset},
 	}
 	l.Record.Event, l.Record.DecodeErr = settle.DecodeEnvelope(r.Value, decodeHeaders(r.Headers))

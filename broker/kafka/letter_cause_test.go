@@ -135,3 +135,14 @@ func TestWhatALetterTellsIsText(t *testing.T) {
 		t.Errorf("the letter is %+v", l)
 	}
 }
+
+func TestARecordThatHasNoTimeTellsNone(t *testing.T) {
+	s := &letterSource{b: &Broker{}, g: bridge.Group{Name: "g", Dead: []string{"d"}}}
+	none, some := &kgo.Record{Topic: "d", Timestamp: time.UnixMilli(-1)}, &kgo.Record{Topic: "d", Timestamp: time.UnixMilli(1_700_000_000_000)}
+	if l := s.letter([16]byte{}, none); !record(none).RecordedAt.IsZero() || !l.Record.RecordedAt.IsZero() || !l.DiedAt.IsZero() {
+		t.Errorf("without a time it was recorded at %s, the letter at %s, and it died at %s", record(none).RecordedAt, l.Record.RecordedAt, l.DiedAt)
+	}
+	if !record(some).RecordedAt.Equal(some.Timestamp) {
+		t.Errorf("it was recorded at %s", record(some).RecordedAt)
+	}
+}

@@ -117,7 +117,16 @@ func record(r *kgo.Record) settle.Record {
 		err = errors.New("a tombstone: the record has no value, which deletes its key from a compacted topic and is no event")
 	}
 	return settle.Record{
-		Position: r.Offset, Event: e, DecodeErr: err, Raw: r.Value, Headers: headers, Key: string(r.Key), RecordedAt: r.Timestamp,
+		Position: r.Offset, Event: e, DecodeErr: err, Raw: r.Value, Headers: headers, Key: string(r.Key), RecordedAt: recordedAt(r),
 		At: settle.Coordinates{Topic: r.Topic, Partition: int(r.Partition), Offset: r.Offset},
 	}
+}
+
+// recordedAt is the time of a record. Kafka takes -1 for none; any other that is
+// before 1970 is one that the client has no room for.
+func recordedAt(r *kgo.Record) time.Time {
+	if r.Timestamp.UnixMilli() < 0 {
+		return time.Time{}
+	}
+	return r.Timestamp
 }
