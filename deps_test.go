@@ -65,6 +65,8 @@ var imports = map[string]struct{ ours, others []string }{
 
 	"examples/spring-contract": {},
 
+	"docs": {}, // tests alone: the documents are followed
+
 	"internal/configfile": {others: []string{"github.com/goccy/go-yaml"}},
 
 	"internal/sim":       {ours: []string{"", "relay", "consumer", "store/outboxlog", "examples/shop/lifecycle"}},

@@ -1,4 +1,4 @@
-package cli_test
+package docs_test
 
 import (
 	"bufio"
@@ -56,7 +56,7 @@ func TestEveryCommandShownInADocumentDoesWhatTheDocumentShows(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, "settle"), "../cmd/settle").CombinedOutput(); err != nil {
 		t.Fatalf("build settle: %v\n%s", err, out)
 	}
-	docs, _ := filepath.Glob("../docs/*.md")
+	docs, _ := filepath.Glob("*.md")
 	commands := 0
 	for _, path := range append(docs, "../README.md") {
 		blocks := readShown(t, path)
@@ -145,7 +145,7 @@ func databasesFor(t *testing.T, blocks []shown) *strings.Replacer {
 	var pairs []string
 	if names(shownDatabase) {
 		needs(t, "psql")
-		pairs = append(pairs, shownDatabase, freshDatabase(t))
+		pairs = append(pairs, shownDatabase, postgresDatabase(t))
 	}
 	if names(shownMySQL) {
 		at := mysqlDatabase(t)
