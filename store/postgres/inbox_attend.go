@@ -24,7 +24,7 @@ WHERE consumer_group = $2 AND slot = 0 AND expires_at > ` + databaseNow + ` + $4
 ON CONFLICT (consumer_group, owner, slot) DO UPDATE SET expires_at = excluded.expires_at`
 
 	readDeparted = `SELECT m.slot, m.in_hand FROM t_consume_member life JOIN t_consume_member m ON m.consumer_group = life.consumer_group AND m.owner = life.owner
-WHERE life.consumer_group = $2 AND life.slot = 0 AND life.expires_at <= ` + databaseNow + ` ORDER BY life.expires_at DESC, m.slot LIMIT $3`
+WHERE life.consumer_group = $2 AND life.slot = 0 AND life.owner <> $4 AND life.expires_at <= ` + databaseNow + ` ORDER BY life.expires_at DESC, m.slot LIMIT $3`
 
 	// maxDeparted bounds what is read of members that died.
 	maxDeparted = 1000
@@ -42,7 +42,7 @@ func (in *Inbox) Attend(ctx context.Context, r settle.Attendance) (settle.Depart
 		b.Queue(forgetMembers, clock, r.Group, r.Remember.Microseconds())
 		b.Queue(shortenAttendance, clock, r.Group, ttl, (r.TTL + outboxlog.Leap).Microseconds())
 		b.Queue(attend, clock, r.Group, r.Owner, ttl)
-		b.Queue(readDeparted, clock, r.Group, maxDeparted).Query(func(rows pgx.Rows) error {
+		b.Queue(readDeparted, clock, r.Group, maxDeparted, r.Owner).Query(func(rows pgx.Rows) error {
 			var slot int
 			var held string
 			_, err := pgx.ForEachRow(rows, []any{&slot, &held}, func() error {

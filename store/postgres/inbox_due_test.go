@@ -44,3 +44,11 @@ func TestWhatWaitsIsDueOrSaysWhenItIs(t *testing.T) {
 		}
 	}
 }
+
+func TestAMemberIsNoDeathOfItsOwn(t *testing.T) {
+	s := postgres.OpenForTest(t, postgres.DatabaseForTest(t), postgres.Config{})
+	a := settle.Attendance{Group: "g", Owner: "x", TTL: time.Microsecond, Remember: time.Hour} // it is over before it is answered
+	if d, err := s.Inbox().Attend(t.Context(), a); err != nil || d.Deaths != 0 {
+		t.Errorf("it is told of %+v, %v", d, err)
+	}
+}
