@@ -26,13 +26,14 @@ var imports = map[string]struct{ ours, others []string }{
 	"bridge/bridgetest": {ours: []string{"", "bridge"}},
 
 	"broker/brokertest":          {ours: []string{""}},
+	"broker/internal/brokerurl":  {},
 	"broker/internal/claims":     {ours: []string{""}},
 	"broker/internal/deadletter": {},
-	"broker/kafka":               {ours: []string{"", "bridge", "broker/internal/deadletter", "doctor"}, others: []string{"github.com/twmb/franz-go"}},
+	"broker/kafka":               {ours: []string{"", "broker/internal/brokerurl", "bridge", "broker/internal/deadletter", "doctor"}, others: []string{"github.com/twmb/franz-go"}},
 	"broker/memory":              {ours: []string{"", "broker/internal/claims"}},
-	"broker/nats":                {ours: []string{"", "broker/internal/claims", "doctor"}, others: []string{"github.com/nats-io/nats.go"}},
+	"broker/nats":                {ours: []string{"", "broker/internal/brokerurl", "broker/internal/claims", "doctor"}, others: []string{"github.com/nats-io/nats.go"}},
 	"broker/nats/embedded":       {ours: []string{""}, others: []string{"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "golang.org/x/sys"}},
-	"broker/rabbitmq":            {ours: []string{"", "bridge", "broker/internal/deadletter", "doctor"}, others: []string{"github.com/rabbitmq/amqp091-go"}},
+	"broker/rabbitmq":            {ours: []string{"", "broker/internal/brokerurl", "bridge", "broker/internal/deadletter", "doctor"}, others: []string{"github.com/rabbitmq/amqp091-go"}},
 
 	"doctor": {},
 
