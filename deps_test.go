@@ -35,7 +35,8 @@ var imports = map[string]struct{ ours, others []string }{
 	"broker/nats/embedded":       {ours: []string{""}, others: []string{"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "golang.org/x/sys"}},
 	"broker/rabbitmq":            {ours: []string{"", "broker/internal/brokerurl", "bridge", "broker/internal/deadletter", "doctor"}, others: []string{"github.com/rabbitmq/amqp091-go"}},
 
-	"doctor": {},
+	"doctor":            {},
+	"doctor/doctortest": {ours: []string{"doctor"}},
 
 	"store/migrate":          {others: []string{"github.com/pressly/goose/v3"}},
 	"store/outboxlog":        {ours: []string{"", "relay"}},

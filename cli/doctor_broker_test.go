@@ -11,6 +11,7 @@ import (
 
 	"github.com/settlemq/settle/cli"
 	"github.com/settlemq/settle/doctor"
+	"github.com/settlemq/settle/doctor/doctortest"
 )
 
 // fakeKafka is a cluster of three inside of this process, with one topic.
@@ -93,20 +94,5 @@ func TestTheDocumentListsEachCheckOfABrokersDoctor(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	page, err := os.ReadFile("../docs/doctor.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listed, has := []string{}, []string{}
-	for line := range strings.Lines(string(page)) {
-		if cells := strings.Split(line, "|"); strings.HasPrefix(line, "| `") && len(cells) == 5 && strings.Contains(cells[2], "Kafka") {
-			listed = append(listed, strings.Trim(cells[1], " `"))
-		}
-	}
-	for _, f := range list {
-		has = append(has, f.Check)
-	}
-	if strings.Join(listed, " ") != strings.Join(has, " ") {
-		t.Errorf("listed are\n%v, and there are\n%v", listed, has)
-	}
+	doctortest.Listed(t, "../docs/doctor.md", "Kafka", list)
 }

@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -113,17 +112,7 @@ func (d *Doctor) connecting(at address) []kgo.Opt {
 // check is one thing that is judged, and what it matters for.
 type check struct {
 	name, why string
-	judge     func() (diagnosis, error)
-}
-
-// diagnosis is what a check has seen. The zero verdict is OK.
-type diagnosis struct {
-	verdict    doctor.Verdict
-	found, fix string
-}
-
-func sound(format string, args ...any) diagnosis {
-	return diagnosis{found: fmt.Sprintf(format, args...)}
+	judge     func() (doctor.Diagnosis, error)
 }
 
 func (x *examination) checks() []check {
@@ -133,12 +122,9 @@ func (x *examination) checks() []check {
 func (x *examination) run(c check) doctor.Finding {
 	r, err := c.judge()
 	if err != nil {
-		r = diagnosis{doctor.Warn, "can't be looked at: " + oneSentence(err), x.tools.toSee(err)}
+		r = doctor.Unseen(oneSentence(err), x.tools.toSee(err))
 	}
-	if r.verdict == "" {
-		r.verdict = doctor.OK
-	}
-	return doctor.Finding{Check: c.name, Verdict: r.verdict, Found: r.found, Why: c.why, Fix: r.fix}
+	return r.Of(c.name, c.why)
 }
 
 // oneSentence is what a person can read of an error of the cluster.
@@ -148,9 +134,4 @@ func oneSentence(err error) string {
 		return strings.TrimSuffix(of.Description, ".") + " (" + of.Message + ")"
 	}
 	return oneLine(err)
-}
-
-// worse returns the worse of two verdicts.
-func worse(a, b doctor.Verdict) doctor.Verdict {
-	return doctor.Worst([]doctor.Finding{{Verdict: a}, {Verdict: b}})
 }

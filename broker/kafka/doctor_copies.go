@@ -29,43 +29,43 @@ func (x *examination) copyChecks() []check {
 	}
 }
 
-func (x *examination) seen() (diagnosis, error) {
+func (x *examination) seen() (doctor.Diagnosis, error) {
 	switch {
 	case len(x.impossible) > 0:
-		return diagnosis{doctor.Bad, "no names of topics: " + enumerated(x.impossible), "give events of that topic another name of it"}, nil
+		return doctor.Diagnose(doctor.Bad, "no names of topics: "+doctor.Enumerated(x.impossible), "give events of that topic another name of it"), nil
 	case len(x.missing) > 0:
-		return diagnosis{doctor.Warn, "not there: " + enumerated(x.missing), "settle serve makes them as new_topics says; or " + x.threeNodes() + x.tools.create(x.missing[0])}, nil
+		return doctor.Diagnose(doctor.Warn, "not there: "+doctor.Enumerated(x.missing), "settle serve makes them as new_topics says; or "+x.threeNodes()+x.tools.create(x.missing[0])), nil
 	case len(x.topics) == 0 && len(x.hidden) == 0:
-		return diagnosis{doctor.Warn, "none is there, or none that this account may see", "name them with --topic; or let the account see them: " + x.tools.grant([]string{"Describe", "DescribeConfigs"}, "--topic '*'")}, nil
+		return doctor.Diagnose(doctor.Warn, "none is there, or none that this account may see", "name them with --topic; or let the account see them: "+x.tools.grant([]string{"Describe", "DescribeConfigs"}, "--topic '*'")), nil
 	}
 	var names []string
 	for _, t := range x.topics {
 		names = append(names, t.name)
 	}
-	return sound("%s", enumerated(append(names, x.hidden...))), nil
+	return doctor.Sound("%s", doctor.Enumerated(append(names, x.hidden...))), nil
 }
 
 // each judges topic by topic. A topic whose settings are hidden is a problem of
 // its own.
-func (x *examination) each(judge func(t topicSeen, p *problems) error, good string, args ...any) (diagnosis, error) {
+func (x *examination) each(judge func(t topicSeen, p *doctor.Problems) error, good string, args ...any) (doctor.Diagnosis, error) {
 	switch {
 	case len(x.topics) == 0 && len(x.hidden) > 0:
-		return diagnosis{}, kerr.TopicAuthorizationFailed
+		return doctor.Diagnosis{}, kerr.TopicAuthorizationFailed
 	case len(x.topics) == 0:
-		return sound("there is no topic to look at"), nil
+		return doctor.Sound("there is no topic to look at"), nil
 	}
-	var p problems
+	var p doctor.Problems
 	var hidden error
 	for _, t := range x.topics {
 		if err := judge(t, &p); err != nil {
 			hidden = err
-			p.add(doctor.Warn, t.name, "can't be looked at: "+oneSentence(err), x.tools.toSee(err))
+			p.Add(doctor.Warn, t.name, "can't be looked at: "+oneSentence(err), x.tools.toSee(err))
 		}
 	}
-	if len(p.names) == 1 && hidden != nil && len(p.names[p.found[0]]) == len(x.topics) {
-		return diagnosis{}, hidden
+	if hidden != nil && p.OnlyOf() == len(x.topics) {
+		return doctor.Diagnosis{}, hidden
 	}
-	return p.diagnosis(good, args...), nil
+	return p.Diagnosis(good, args...), nil
 }
 
 // number is a setting of a topic.
@@ -88,10 +88,10 @@ func (t topicSeen) text(setting string) (string, error) {
 	return v, nil
 }
 
-func (x *examination) copies() (diagnosis, error) {
-	return x.each(func(t topicSeen, p *problems) error {
+func (x *examination) copies() (doctor.Diagnosis, error) {
+	return x.each(func(t topicSeen, p *doctor.Problems) error {
 		if len(t.partitions) > 0 && fewest(t.partitions) == 1 {
-			p.add(doctor.Bad, t.name, "one copy, which dies with its node", x.moreTopicCopies(t.partitions))
+			p.Add(doctor.Bad, t.name, "one copy, which dies with its node", x.moreTopicCopies(t.partitions))
 		}
 		return nil
 	}, "two or more copies")
@@ -104,8 +104,8 @@ func (x *examination) moreTopicCopies(of []kadm.PartitionDetail) string {
 	return x.tools.copies(wantedCopies, x.nodes, of...)
 }
 
-func (x *examination) inSync() (diagnosis, error) {
-	return x.each(func(t topicSeen, p *problems) error {
+func (x *examination) inSync() (doctor.Diagnosis, error) {
+	return x.each(func(t topicSeen, p *doctor.Problems) error {
 		n, err := t.number(settingInSync)
 		if err != nil || len(t.partitions) == 0 {
 			return err
@@ -117,30 +117,30 @@ func (x *examination) inSync() (diagnosis, error) {
 			if copies < wantedCopies && len(x.nodes) >= wantedCopies {
 				fix = x.moreTopicCopies(t.partitions)
 			}
-			p.add(doctor.Bad, t.name, fmt.Sprintf("%d of %d copies: nothing can be published", n, copies), fix)
+			p.Add(doctor.Bad, t.name, fmt.Sprintf("%d of %d copies: nothing can be published", n, copies), fix)
 		case copies == 1:
 			// That is replication_factor's to say; one copy can prove no more.
 		case n == 1:
-			p.add(doctor.Bad, t.name, fmt.Sprintf("1 of %d copies: an event that is acknowledged while the others are behind dies with one node", copies), x.tools.set(t.name, settingInSync, "2"))
+			p.Add(doctor.Bad, t.name, fmt.Sprintf("1 of %d copies: an event that is acknowledged while the others are behind dies with one node", copies), x.tools.set(t.name, settingInSync, "2"))
 		case n == copies:
-			p.add(doctor.Warn, t.name, fmt.Sprintf("all %d copies: while one node is away, nothing is published", copies), x.moreTopicCopies(t.partitions))
+			p.Add(doctor.Warn, t.name, fmt.Sprintf("all %d copies: while one node is away, nothing is published", copies), x.moreTopicCopies(t.partitions))
 		}
 		return nil
 	}, "as many as there should be, and one node may be away")
 }
 
-func (x *examination) unclean() (diagnosis, error) {
-	return x.each(func(t topicSeen, p *problems) error {
+func (x *examination) unclean() (doctor.Diagnosis, error) {
+	return x.each(func(t topicSeen, p *doctor.Problems) error {
 		v, err := t.text(settingUnclean)
 		if err == nil && v == "true" {
-			p.add(doctor.Bad, t.name, "a copy that is behind may lead", x.tools.set(t.name, settingUnclean, "false"))
+			p.Add(doctor.Bad, t.name, "a copy that is behind may lead", x.tools.set(t.name, settingUnclean, "false"))
 		}
 		return err
 	}, "only copies that have everything may lead")
 }
 
-func (x *examination) leaders() (diagnosis, error) {
-	return x.each(func(t topicSeen, p *problems) error {
+func (x *examination) leaders() (doctor.Diagnosis, error) {
+	return x.each(func(t topicSeen, p *doctor.Problems) error {
 		var none []string
 		var nodes []int32
 		for _, part := range t.partitions {
@@ -149,7 +149,7 @@ func (x *examination) leaders() (diagnosis, error) {
 			}
 		}
 		if len(none) > 0 {
-			p.add(doctor.Bad, t.name, "no leader of partition "+enumerated(none), "start a node that has a copy: "+x.away(nodes))
+			p.Add(doctor.Bad, t.name, "no leader of partition "+doctor.Enumerated(none), "start a node that has a copy: "+x.away(nodes))
 		}
 		return nil
 	}, "every partition has one")
@@ -165,11 +165,11 @@ func (x *examination) away(nodes []int32) string {
 	for _, n := range nodes {
 		names = append(names, strconv.Itoa(int(n)))
 	}
-	return "node " + enumerated(names)
+	return "node " + doctor.Enumerated(names)
 }
 
-func (x *examination) inSyncNow() (diagnosis, error) {
-	return x.each(func(t topicSeen, p *problems) error {
+func (x *examination) inSyncNow() (doctor.Diagnosis, error) {
+	return x.each(func(t topicSeen, p *doctor.Problems) error {
 		// What is enough to go on is told where the settings can be seen.
 		enough, _ := t.number(settingInSync)
 		var behind, stopped []int32
@@ -186,9 +186,9 @@ func (x *examination) inSyncNow() (diagnosis, error) {
 		fix := "start or look at " + x.away(behind) + "; kafka-topics.sh " + x.tools.at + " --describe --under-replicated-partitions lists the partitions"
 		switch {
 		case len(stopped) > 0:
-			p.add(doctor.Bad, t.name, fmt.Sprintf("%d partitions take no events, since fewer copies than %s are in sync", len(stopped), settingInSync), fix)
+			p.Add(doctor.Bad, t.name, fmt.Sprintf("%d partitions take no events, since fewer copies than %s are in sync", len(stopped), settingInSync), fix)
 		case len(behind) > 0:
-			p.add(doctor.Warn, t.name, "copies on "+x.away(behind)+" are behind", fix)
+			p.Add(doctor.Warn, t.name, "copies on "+x.away(behind)+" are behind", fix)
 		}
 		return nil
 	}, "all copies are")

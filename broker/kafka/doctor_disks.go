@@ -51,27 +51,27 @@ func (x *examination) seeDisks(ctx context.Context, cl *kgo.Client) error {
 	return failed
 }
 
-func (x *examination) freeSpace() (diagnosis, error) {
+func (x *examination) freeSpace() (doctor.Diagnosis, error) {
 	if x.disksErr != nil {
-		return diagnosis{}, x.disksErr
+		return doctor.Diagnosis{}, x.disksErr
 	}
 	// Clusters before 3.3 tell of folders and not of space.
 	if !slices.ContainsFunc(x.disks, func(d disk) bool { return d.failed || d.total > 0 }) {
-		return diagnosis{}, errors.New("the nodes do not tell how much space there is")
+		return doctor.Diagnosis{}, errors.New("the nodes do not tell how much space there is")
 	}
-	var p problems
+	var p doctor.Problems
 	for _, d := range x.disks {
 		at := fmt.Sprintf("%s of node %d", d.dir, d.node)
 		const room = "make room or add a volume; a topic that is kept for less time (retention.ms) takes less"
 		switch {
 		case d.failed:
-			p.add(doctor.Bad, at, "failed, the node goes on without it", "look at the disk and the node's log; then restart the node")
+			p.Add(doctor.Bad, at, "failed, the node goes on without it", "look at the disk and the node's log; then restart the node")
 		case d.total <= 0:
 		case d.free < fullBytes:
-			p.add(doctor.Bad, at, "nearly full: less than 256 MiB are free", room)
+			p.Add(doctor.Bad, at, "nearly full: less than 256 MiB are free", room)
 		case d.free < lowBytes && d.free*100 < d.total*lowPercent:
-			p.add(doctor.Warn, at, "less than 2 GiB and 5 % are free", room)
+			p.Add(doctor.Warn, at, "less than 2 GiB and 5 % are free", room)
 		}
 	}
-	return p.diagnosis("there is room on all of them"), nil
+	return p.Diagnosis("there is room on all of them"), nil
 }

@@ -188,8 +188,8 @@ func TestManyTopicsWithOneFaultAreAFindingThatCanBeRead(t *testing.T) {
 		x.topics[len(x.topics)-1].settings[settingUnclean] = "true"
 	}
 	d, err := x.unclean()
-	if err != nil || !strings.Contains(d.found, "and 490 more") || len(d.found)+len(d.fix) > 8<<10 {
-		t.Errorf("%v: %d bytes: %+v", err, len(d.found)+len(d.fix), d)
+	if err != nil || !strings.Contains(d.Found, "and 490 more") || len(d.Found)+len(d.Fix) > 8<<10 {
+		t.Errorf("%v: %d bytes: %+v", err, len(d.Found)+len(d.Fix), d)
 	}
 }
 

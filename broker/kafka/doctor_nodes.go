@@ -94,7 +94,7 @@ func (x *examination) least(setting string) (int64, error) {
 	return least, nil
 }
 
-func (x *examination) version() (diagnosis, error) {
+func (x *examination) version() (doctor.Diagnosis, error) {
 	var all []string
 	for _, node := range x.nodes {
 		if v := x.versions[node]; v != "" && !slices.Contains(all, v) {
@@ -109,27 +109,27 @@ func (x *examination) version() (diagnosis, error) {
 	}
 	switch {
 	case len(silent) > 0:
-		return diagnosis{doctor.Warn, "no answer of node " + strings.Join(silent, ", "), "look at that node, and at the address that it advertises (advertised.listeners): clients go there"}, nil
+		return doctor.Diagnose(doctor.Warn, "no answer of node "+strings.Join(silent, ", "), "look at that node, and at the address that it advertises (advertised.listeners): clients go there"), nil
 	case len(all) > 1:
-		return diagnosis{doctor.Warn, "nodes differ: " + strings.Join(all, ", "), "bring all nodes to the same version"}, nil
+		return doctor.Diagnose(doctor.Warn, "nodes differ: "+strings.Join(all, ", "), "bring all nodes to the same version"), nil
 	}
-	return sound("%s", strings.Join(all, "")), nil
+	return doctor.Sound("%s", strings.Join(all, "")), nil
 }
 
-func (x *examination) enoughNodes() (diagnosis, error) {
+func (x *examination) enoughNodes() (doctor.Diagnosis, error) {
 	switch n := len(x.nodes); n {
 	case 1:
-		return diagnosis{doctor.Warn, "1 is seen: while it is away, nothing is published or read", "run three, each on a machine of its own"}, nil
+		return doctor.Diagnose(doctor.Warn, "1 is seen: while it is away, nothing is published or read", "run three, each on a machine of its own"), nil
 	case 2:
-		return diagnosis{doctor.Warn, "2 are seen: while one of them is away, there is no second copy", "start the third, or run one"}, nil
+		return doctor.Diagnose(doctor.Warn, "2 are seen: while one of them is away, there is no second copy", "start the third, or run one"), nil
 	default:
-		return sound("%d", n), nil
+		return doctor.Sound("%d", n), nil
 	}
 }
 
-func (x *examination) controllers() (diagnosis, error) {
+func (x *examination) controllers() (doctor.Diagnosis, error) {
 	if x.quorumErr != nil {
-		return diagnosis{}, x.quorumErr
+		return doctor.Diagnosis{}, x.quorumErr
 	}
 	var late []string
 	for voter, silent := range x.quorum.silent {
@@ -142,37 +142,37 @@ func (x *examination) controllers() (diagnosis, error) {
 	const three = "run three or five controllers, each on a disk of its own; format the new ones and kafka-metadata-quorum.sh add-controller"
 	switch {
 	case n == 1:
-		return diagnosis{doctor.Bad, fmt.Sprintf("one controller, %d: if its disk is lost, so are all topics", x.quorum.leader), three}, nil
+		return doctor.Diagnose(doctor.Bad, fmt.Sprintf("one controller, %d: if its disk is lost, so are all topics", x.quorum.leader), three), nil
 	case len(late) > 0:
-		return diagnosis{doctor.Warn, fmt.Sprintf("of %d controllers these do not keep up: %s", n, strings.Join(late, ", ")), "look at those nodes; kafka-metadata-quorum.sh " + x.tools.at + " describe --replication shows them"}, nil
+		return doctor.Diagnose(doctor.Warn, fmt.Sprintf("of %d controllers these do not keep up: %s", n, strings.Join(late, ", ")), "look at those nodes; kafka-metadata-quorum.sh "+x.tools.at+" describe --replication shows them"), nil
 	case n%2 == 0:
-		return diagnosis{doctor.Warn, fmt.Sprintf("%d controllers bear the loss of no more than %d would", n, n-1), three}, nil
+		return doctor.Diagnose(doctor.Warn, fmt.Sprintf("%d controllers bear the loss of no more than %d would", n, n-1), three), nil
 	}
-	return sound("%d controllers, led by %d", n, x.quorum.leader), nil
+	return doctor.Sound("%d controllers, led by %d", n, x.quorum.leader), nil
 }
 
-func (x *examination) clock() (diagnosis, error) {
+func (x *examination) clock() (doctor.Diagnosis, error) {
 	if x.quorumErr != nil {
-		return diagnosis{}, x.quorumErr
+		return doctor.Diagnosis{}, x.quorumErr
 	}
 	if x.quorum.doubt < 0 {
-		return diagnosis{}, errors.New("controllers of this version do not tell the time")
+		return doctor.Diagnosis{}, errors.New("controllers of this version do not tell the time")
 	}
 	if x.quorum.skew.Abs() > skewAtMost+x.quorum.doubt {
-		return diagnosis{doctor.Warn, fmt.Sprintf("that of the leading controller is %s ahead of this machine's", x.quorum.skew.Round(time.Millisecond)), "synchronize the clocks (chrony, ntpd) of all nodes and of this machine"}, nil
+		return doctor.Diagnose(doctor.Warn, fmt.Sprintf("that of the leading controller is %s ahead of this machine's", x.quorum.skew.Round(time.Millisecond)), "synchronize the clocks (chrony, ntpd) of all nodes and of this machine"), nil
 	}
-	return sound("the leading controller's agrees with this machine's"), nil
+	return doctor.Sound("the leading controller's agrees with this machine's"), nil
 }
 
 // newTopics is bad where such a topic would be made for what was asked for.
-func (x *examination) newTopics() (diagnosis, error) {
+func (x *examination) newTopics() (doctor.Diagnosis, error) {
 	copies, err := x.least(settingCopies)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	inSync, err := x.least(settingInSync)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	// Where nodes don't have it, it is off.
 	unclean, _ := x.value(settingUnclean)
@@ -189,13 +189,13 @@ func (x *examination) newTopics() (diagnosis, error) {
 		found, fixes = append(found, "a copy that is behind may lead"), append(fixes, x.tools.setForAll(settingUnclean, "false"))
 	}
 	if len(found) == 0 {
-		return sound("%d copies, %d of which have it before an event counts as acknowledged", copies, inSync), nil
+		return doctor.Sound("%d copies, %d of which have it before an event counts as acknowledged", copies, inSync), nil
 	}
-	d := diagnosis{doctor.Warn, strings.Join(found, "; "), strings.Join(fixes, "; ")}
+	d := doctor.Diagnose(doctor.Warn, strings.Join(found, "; "), strings.Join(fixes, "; "))
 	if len(x.missing) > 0 {
-		d.verdict, d.found = doctor.Bad, d.found+"; to be made are "+enumerated(x.missing)
+		d.Verdict, d.Found = doctor.Bad, d.Found+"; to be made are "+doctor.Enumerated(x.missing)
 		if len(x.nodes) >= wantedCopies {
-			d.fix += "; or make the topics beforehand: " + x.tools.create(x.missing[0])
+			d.Fix += "; or make the topics beforehand: " + x.tools.create(x.missing[0])
 		}
 	}
 	return d, nil
@@ -209,15 +209,15 @@ func (x *examination) threeNodes() string {
 	return fmt.Sprintf("run three nodes (seen now: %d); then ", len(x.nodes))
 }
 
-func (x *examination) autoCreate() (diagnosis, error) {
+func (x *examination) autoCreate() (doctor.Diagnosis, error) {
 	values, err := x.value(settingAutoCreate)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if slices.Contains(values, "true") {
-		return diagnosis{doctor.Warn, "on", x.tools.inFile(settingAutoCreate, "false")}, nil
+		return doctor.Diagnose(doctor.Warn, "on", x.tools.inFile(settingAutoCreate, "false")), nil
 	}
-	return sound("off"), nil
+	return doctor.Sound("off"), nil
 }
 
 // kept is how many copies there are of one of the cluster's own topics, or
@@ -248,62 +248,62 @@ func (x *examination) moreCopies(topic, setting string, made bool) string {
 	return x.tools.inFile(setting, "3")
 }
 
-func (x *examination) offsetsTopic() (diagnosis, error) {
+func (x *examination) offsetsTopic() (doctor.Diagnosis, error) {
 	copies, made, err := x.kept(offsetsTopic, settingOffsetsCopies)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if copies == 1 {
-		return diagnosis{doctor.Bad, "one copy, which dies with its node", x.moreCopies(offsetsTopic, settingOffsetsCopies, made)}, nil
+		return doctor.Diagnose(doctor.Bad, "one copy, which dies with its node", x.moreCopies(offsetsTopic, settingOffsetsCopies, made)), nil
 	}
-	return sound("%d copies", copies), nil
+	return doctor.Sound("%d copies", copies), nil
 }
 
-func (x *examination) offsetsRetention() (diagnosis, error) {
+func (x *examination) offsetsRetention() (doctor.Diagnosis, error) {
 	minutes, err := x.least(settingOffsetsKept)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	kept := time.Duration(minutes) * time.Minute
 	if kept < x.cfg.KeepFor {
 		want := int64((x.cfg.KeepFor + time.Minute - 1) / time.Minute)
-		return diagnosis{doctor.Warn, fmt.Sprintf("positions of a group that is away are kept for %s, consumers are to come back for %s", span(kept), span(x.cfg.KeepFor)), x.tools.inFile(settingOffsetsKept, strconv.FormatInt(want, 10))}, nil
+		return doctor.Diagnose(doctor.Warn, fmt.Sprintf("positions of a group that is away are kept for %s, consumers are to come back for %s", span(kept), span(x.cfg.KeepFor)), x.tools.inFile(settingOffsetsKept, strconv.FormatInt(want, 10))), nil
 	}
-	return sound("%s", span(kept)), nil
+	return doctor.Sound("%s", span(kept)), nil
 }
 
-func (x *examination) transactionLog() (diagnosis, error) {
+func (x *examination) transactionLog() (doctor.Diagnosis, error) {
 	copies, made, err := x.kept(transactionsTopic, settingTxnCopies)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	inSync, err := x.least(settingTxnInSync)
 	switch {
 	case copies == 1:
-		return diagnosis{doctor.Warn, "one copy, which dies with its node", x.moreCopies(transactionsTopic, settingTxnCopies, made)}, nil
+		return doctor.Diagnose(doctor.Warn, "one copy, which dies with its node", x.moreCopies(transactionsTopic, settingTxnCopies, made)), nil
 	case err != nil:
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	case inSync == 1:
-		return diagnosis{doctor.Warn, fmt.Sprintf("%d copies, one of which is enough to acknowledge", copies), x.tools.inFile(settingTxnInSync, "2")}, nil
+		return doctor.Diagnose(doctor.Warn, fmt.Sprintf("%d copies, one of which is enough to acknowledge", copies), x.tools.inFile(settingTxnInSync, "2")), nil
 	}
-	return sound("%d copies, %d of which have it before it counts", copies, inSync), nil
+	return doctor.Sound("%d copies, %d of which have it before it counts", copies, inSync), nil
 }
 
 // logFlush only tells: flushing each record costs more than a second copy does,
 // and proves less.
-func (x *examination) logFlush() (diagnosis, error) {
+func (x *examination) logFlush() (doctor.Diagnosis, error) {
 	messages, err := x.least(settingFlushMessages)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	every, _ := x.value(settingFlushTime)
 	switch {
 	case messages < 1<<31:
-		return sound("nodes write to their disks after %d records of a partition", messages), nil
+		return doctor.Sound("nodes write to their disks after %d records of a partition", messages), nil
 	case strings.Join(every, "") != "":
-		return sound("nodes write to their disks every %s ms", strings.Join(every, " or ")), nil
+		return doctor.Sound("nodes write to their disks every %s ms", strings.Join(every, " or ")), nil
 	}
-	return sound("nodes write to their disks when the operating system does; an event is safe with its copies"), nil
+	return doctor.Sound("nodes write to their disks when the operating system does; an event is safe with its copies"), nil
 }
 
 // span writes a time in days where it is some.

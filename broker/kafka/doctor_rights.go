@@ -19,39 +19,39 @@ func (x *examination) rightChecks() []check {
 	}
 }
 
-func (x *examination) topicRights() (diagnosis, error) {
-	var p problems
+func (x *examination) topicRights() (doctor.Diagnosis, error) {
+	var p doctor.Problems
 	for _, t := range x.topics {
 		switch writes, reads := slices.Contains(t.may, kmsg.ACLOperationWrite), slices.Contains(t.may, kmsg.ACLOperationRead); {
 		case t.may == nil:
-			p.add(doctor.Warn, t.name, "the cluster does not tell what this account may", "clusters from 2.3 on do; try with a record of your own")
+			p.Add(doctor.Warn, t.name, "the cluster does not tell what this account may", "clusters from 2.3 on do; try with a record of your own")
 		case !writes && !reads:
-			p.add(doctor.Bad, t.name, "this account may neither write nor read", x.tools.grant([]string{"Write", "Read", "Describe"}, "--topic "+t.name))
+			p.Add(doctor.Bad, t.name, "this account may neither write nor read", x.tools.grant([]string{"Write", "Read", "Describe"}, "--topic "+t.name))
 		case !writes:
-			p.add(doctor.Warn, t.name, "this account may read and not write: a relay can't use it", x.tools.grant([]string{"Write"}, "--topic "+t.name))
+			p.Add(doctor.Warn, t.name, "this account may read and not write: a relay can't use it", x.tools.grant([]string{"Write"}, "--topic "+t.name))
 		case !reads:
-			p.add(doctor.Warn, t.name, "this account may write and not read: a consumer can't use it", x.tools.grant([]string{"Read"}, "--topic "+t.name))
+			p.Add(doctor.Warn, t.name, "this account may write and not read: a consumer can't use it", x.tools.grant([]string{"Read"}, "--topic "+t.name))
 		}
 	}
 	for _, name := range x.hidden {
-		p.add(doctor.Bad, name, "this account may not even see", x.tools.grant([]string{"Write", "Read", "Describe", "DescribeConfigs"}, "--topic "+name))
+		p.Add(doctor.Bad, name, "this account may not even see", x.tools.grant([]string{"Write", "Read", "Describe", "DescribeConfigs"}, "--topic "+name))
 	}
-	return p.diagnosis("this account may write and read what it sees"), nil
+	return p.Diagnosis("this account may write and read what it sees"), nil
 }
 
-func (x *examination) groupRights() (diagnosis, error) {
+func (x *examination) groupRights() (doctor.Diagnosis, error) {
 	if x.groupsErr != nil {
-		return diagnosis{}, x.groupsErr
+		return doctor.Diagnosis{}, x.groupsErr
 	}
-	var p problems
+	var p doctor.Problems
 	for _, name := range slices.Sorted(maps.Keys(x.groups)) {
 		// Only a group that may be seen tells what may be done with it.
 		if may := x.groups[name]; may != nil && !slices.Contains(may, kadm.ACLOperation(kmsg.ACLOperationRead)) {
-			p.add(doctor.Warn, name, "this account may see and not join", x.tools.grant([]string{"Read"}, "--group '"+strings.ReplaceAll(name, "'", "")+"'"))
+			p.Add(doctor.Warn, name, "this account may see and not join", x.tools.grant([]string{"Read"}, "--group '"+strings.ReplaceAll(name, "'", "")+"'"))
 		}
 	}
 	if len(x.groups) == 0 {
-		return sound("no group is seen"), nil
+		return doctor.Sound("no group is seen"), nil
 	}
-	return p.diagnosis("%s", fmt.Sprintf("this account may join the %d that it sees", len(x.groups))), nil
+	return p.Diagnosis("%s", fmt.Sprintf("this account may join the %d that it sees", len(x.groups))), nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/settlemq/settle/broker/kafka"
 	"github.com/settlemq/settle/doctor"
+	"github.com/settlemq/settle/doctor/doctortest"
 )
 
 // doctorConfig gives a busy machine its time.
@@ -22,21 +23,7 @@ func doctorConfig(topics ...string) kafka.DoctorConfig {
 
 func diagnose(t *testing.T, at string, cfg kafka.DoctorConfig) map[string]doctor.Finding {
 	t.Helper()
-	list, err := kafka.NewDoctor(at, cfg).Check(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	by := map[string]doctor.Finding{}
-	for _, f := range list {
-		if f.Check == "" || f.Found == "" || f.Why == "" || (f.Verdict == doctor.OK) != (f.Fix == "") {
-			t.Errorf("a finding is not complete: %+v", f)
-		}
-		by[f.Check] = f
-	}
-	if len(by) != len(list) {
-		t.Errorf("%d findings have %d names", len(list), len(by))
-	}
-	return by
+	return doctortest.Diagnose(t, kafka.NewDoctor(at, cfg))
 }
 
 // create makes the rig's topic, and waits until nodes know of it.

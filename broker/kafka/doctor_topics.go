@@ -40,8 +40,8 @@ func (x *examination) topicChecks() []check {
 	}
 }
 
-func (x *examination) retention() (diagnosis, error) {
-	return x.each(func(t topicSeen, p *problems) error {
+func (x *examination) retention() (doctor.Diagnosis, error) {
+	return x.each(func(t topicSeen, p *doctor.Problems) error {
 		policy, err := t.text(settingCleanup)
 		if err != nil {
 			return err
@@ -58,37 +58,37 @@ func (x *examination) retention() (diagnosis, error) {
 			return err
 		}
 		if want := x.cfg.KeepFor.Milliseconds(); ms >= 0 && ms < want {
-			p.add(doctor.Bad, t.name, fmt.Sprintf("records are kept for %s, and must be readable for %s", span(time.Duration(ms)*time.Millisecond), span(x.cfg.KeepFor)), x.tools.set(t.name, settingKeepFor, strconv.FormatInt(want, 10)))
+			p.Add(doctor.Bad, t.name, fmt.Sprintf("records are kept for %s, and must be readable for %s", span(time.Duration(ms)*time.Millisecond), span(x.cfg.KeepFor)), x.tools.set(t.name, settingKeepFor, strconv.FormatInt(want, 10)))
 		}
 		if size >= 0 {
-			p.add(doctor.Warn, t.name, fmt.Sprintf("each partition keeps %d bytes, however young the rest is", size), x.tools.set(t.name, settingKeepBytes, "-1"))
+			p.Add(doctor.Warn, t.name, fmt.Sprintf("each partition keeps %d bytes, however young the rest is", size), x.tools.set(t.name, settingKeepBytes, "-1"))
 		}
 		return nil
 	}, "records are kept for %s or longer", span(x.cfg.KeepFor))
 }
 
-func (x *examination) cleanup() (diagnosis, error) {
-	return x.each(func(t topicSeen, p *problems) error {
+func (x *examination) cleanup() (doctor.Diagnosis, error) {
+	return x.each(func(t topicSeen, p *doctor.Problems) error {
 		policy, err := t.text(settingCleanup)
 		if err == nil && strings.Contains(policy, "compact") {
-			p.add(doctor.Bad, t.name, policy, x.tools.set(t.name, settingCleanup, "delete"))
+			p.Add(doctor.Bad, t.name, policy, x.tools.set(t.name, settingCleanup, "delete"))
 		}
 		return err
 	}, "no topic is compacted")
 }
 
-func (x *examination) maxBytes() (diagnosis, error) {
-	return x.each(func(t topicSeen, p *problems) error {
+func (x *examination) maxBytes() (doctor.Diagnosis, error) {
+	return x.each(func(t topicSeen, p *doctor.Problems) error {
 		n, err := t.number(settingMaxBytes)
 		if err == nil && n < largestRecord {
-			p.add(doctor.Bad, t.name, fmt.Sprintf("%d bytes, the largest event takes %d unless it can be compressed", n, largestRecord), x.tools.set(t.name, settingMaxBytes, strconv.Itoa(Config{}.withDefaults().MaxRecordBytes+recordOverhead)))
+			p.Add(doctor.Bad, t.name, fmt.Sprintf("%d bytes, the largest event takes %d unless it can be compressed", n, largestRecord), x.tools.set(t.name, settingMaxBytes, strconv.Itoa(Config{}.withDefaults().MaxRecordBytes+recordOverhead)))
 		}
 		return err
 	}, "the largest event has room")
 }
 
-func (x *examination) timestamps() (diagnosis, error) {
-	return x.each(func(t topicSeen, p *problems) error {
+func (x *examination) timestamps() (doctor.Diagnosis, error) {
+	return x.each(func(t topicSeen, p *doctor.Problems) error {
 		kind, err := t.text(settingTimes)
 		if err != nil || kind != "CreateTime" {
 			return err
@@ -97,17 +97,17 @@ func (x *examination) timestamps() (diagnosis, error) {
 			// Clusters before 3.6 have neither.
 			ms, err := t.number(setting)
 			if err == nil && ms >= 0 && ms < clocksDiffer.Milliseconds() {
-				p.add(doctor.Warn, t.name, fmt.Sprintf("records are refused when the publisher's clock differs by %s", time.Duration(ms)*time.Millisecond), x.tools.set(t.name, setting, strconv.FormatInt(time.Hour.Milliseconds(), 10)))
+				p.Add(doctor.Warn, t.name, fmt.Sprintf("records are refused when the publisher's clock differs by %s", time.Duration(ms)*time.Millisecond), x.tools.set(t.name, setting, strconv.FormatInt(time.Hour.Milliseconds(), 10)))
 			}
 		}
 		return nil
 	}, "clocks may differ by %s or more", clocksDiffer)
 }
 
-func (x *examination) partitions() (diagnosis, error) {
-	return x.each(func(t topicSeen, p *problems) error {
+func (x *examination) partitions() (doctor.Diagnosis, error) {
+	return x.each(func(t topicSeen, p *doctor.Problems) error {
 		if len(t.partitions) == 1 {
-			p.add(doctor.Warn, t.name, "one partition: a second consumer of a group has nothing to do", "while it is empty: kafka-topics.sh "+x.tools.at+" --alter --topic "+t.name+" --partitions 12; with records in it keys would move and lose their order: make a new topic")
+			p.Add(doctor.Warn, t.name, "one partition: a second consumer of a group has nothing to do", "while it is empty: kafka-topics.sh "+x.tools.at+" --alter --topic "+t.name+" --partitions 12; with records in it keys would move and lose their order: make a new topic")
 		}
 		return nil
 	}, "several")

@@ -79,23 +79,29 @@ func Open(ctx context.Context, url string, cfg Config) (*Broker, error) {
 
 func (b *Broker) connect(ctx context.Context, at address) error {
 	for {
-		nc, err := nats.Connect(strings.Join(at.servers, ","), append(b.options(), at.login...)...)
-		if err == nil {
-			b.nc = nc
-			b.link.rise()
-			if b.cfg.Replicas == 0 {
-				b.cfg.Replicas = copiesIn(nc.ConnectedClusterName())
-			}
-			b.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(b.cfg.Timeout))
-			return err
-		}
-		if why := hopeless(err); why != "" {
-			return fmt.Errorf("%s: %w", why, err)
-		}
-		if !pause(ctx, reconnectWait) {
+		err := b.connectOnce(at)
+		if err == nil || hopeless(err) != "" || !pause(ctx, reconnectWait) {
 			return err
 		}
 	}
+}
+
+// connectOnce asks each of the servers that the URL names once.
+func (b *Broker) connectOnce(at address) error {
+	nc, err := nats.Connect(strings.Join(at.servers, ","), append(b.options(), at.login...)...)
+	if why := hopeless(err); why != "" {
+		return fmt.Errorf("%s: %w", why, err)
+	}
+	if err != nil {
+		return err
+	}
+	b.nc = nc
+	b.link.rise()
+	if b.cfg.Replicas == 0 {
+		b.cfg.Replicas = copiesIn(nc.ConnectedClusterName())
+	}
+	b.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(b.cfg.Timeout))
+	return err
 }
 
 // hopeless says what is to be mended where waiting does not help.

@@ -67,9 +67,7 @@ func (d *Doctor) examine(ctx context.Context, want func(name string) bool) ([]do
 	ctx, cancel := context.WithTimeout(ctx, 6*d.cfg.Timeout)
 	defer cancel()
 	b := &Broker{cfg: Config{Name: "settle doctor", Timeout: d.cfg.Timeout}.withDefaults(), link: newLink()}
-	now, cancelNow := context.WithCancel(ctx)
-	cancelNow() // nobody waits for a server that is away
-	if err := b.connect(now, at); err != nil {
+	if err := b.connectOnce(at); err != nil { // nobody waits for a server that is away
 		return nil, fmt.Errorf("connect to broker: %w", err)
 	}
 	defer b.nc.Close()
@@ -89,25 +87,11 @@ func (d *Doctor) examine(ctx context.Context, want func(name string) bool) ([]do
 // check is one thing that is judged, and what it matters for.
 type check struct {
 	name, why string
-	judge     func() diagnosis
-}
-
-// diagnosis is what a check has seen. The zero verdict is OK.
-type diagnosis struct {
-	verdict    doctor.Verdict
-	found, fix string
-}
-
-func sound(format string, args ...any) diagnosis {
-	return diagnosis{found: fmt.Sprintf(format, args...)}
+	judge     func() doctor.Diagnosis
 }
 
 func (c check) finding() doctor.Finding {
-	r := c.judge()
-	if r.verdict == "" {
-		r.verdict = doctor.OK
-	}
-	return doctor.Finding{Check: c.name, Verdict: r.verdict, Found: r.found, Why: c.why, Fix: r.fix}
+	return c.judge().Of(c.name, c.why)
 }
 
 // examination is what was seen of a server or cluster.

@@ -29,28 +29,28 @@ func (x *examination) serverChecks() []check {
 	}
 }
 
-func (x *examination) versionKnown() diagnosis {
+func (x *examination) versionKnown() doctor.Diagnosis {
 	major, rest, _ := strings.Cut(x.version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	a, errMajor := strconv.Atoi(major)
 	b, errMinor := strconv.Atoi(minor)
 	if errMajor != nil || errMinor != nil || a < wantedMajor || a == wantedMajor && b < wantedMinor {
-		return diagnosis{doctor.Bad, "version " + x.version, fmt.Sprintf("upgrade nats-server to %d.%d or later", wantedMajor, wantedMinor)}
+		return doctor.Diagnose(doctor.Bad, "version "+x.version, fmt.Sprintf("upgrade nats-server to %d.%d or later", wantedMajor, wantedMinor))
 	}
-	return sound("version %s", x.version)
+	return doctor.Sound("version %s", x.version)
 }
 
-func (x *examination) encrypted() diagnosis {
+func (x *examination) encrypted() doctor.Diagnosis {
 	if _, err := x.b.nc.TLSConnectionState(); err == nil {
-		return sound("TLS")
+		return doctor.Sound("TLS")
 	}
 	for _, at := range x.at.servers {
 		host, _, _ := net.SplitHostPort(strings.TrimPrefix(at, "nats://"))
 		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-			return diagnosis{doctor.Warn, host + " is reached without TLS", "give the server a certificate, and add tls=true to the broker's URL, with tls_ca=/path where the authority is your own"}
+			return doctor.Diagnose(doctor.Warn, host+" is reached without TLS", "give the server a certificate, and add tls=true to the broker's URL, with tls_ca=/path where the authority is your own")
 		}
 	}
-	return sound("no TLS, and it does not leave this machine")
+	return doctor.Sound("no TLS, and it does not leave this machine")
 }
 
 // size is how many servers the cluster has, as far as can be seen.
@@ -64,26 +64,26 @@ func (x *examination) size() int {
 	return n
 }
 
-func (x *examination) enoughServers() diagnosis {
+func (x *examination) enoughServers() doctor.Diagnosis {
 	const three = "run three servers in one cluster, so that topics have three copies"
 	for _, m := range x.monitors {
 		if m.err != nil {
-			return diagnosis{doctor.Warn, "the monitor at " + m.at + " does not answer", "start that server, or look at its log"}
+			return doctor.Diagnose(doctor.Warn, "the monitor at "+m.at+" does not answer", "start that server, or look at its log")
 		}
 	}
 	switch n := x.size(); {
 	case x.cluster == "":
-		return diagnosis{doctor.Warn, "one server: what is on its disk is lost with the disk", three}
+		return doctor.Diagnose(doctor.Warn, "one server: what is on its disk is lost with the disk", three)
 	case n < 3:
-		return diagnosis{doctor.Warn, fmt.Sprintf("%d servers are seen in cluster %s", n, x.cluster), three}
+		return doctor.Diagnose(doctor.Warn, fmt.Sprintf("%d servers are seen in cluster %s", n, x.cluster), three)
 	default:
-		return sound("%d servers in cluster %s", n, x.cluster)
+		return doctor.Sound("%d servers in cluster %s", n, x.cluster)
 	}
 }
 
-func (x *examination) synced() diagnosis {
+func (x *examination) synced() doctor.Diagnosis {
 	if len(x.monitors) == 0 {
-		return diagnosis{doctor.Warn, "can't be looked at: clients are not told", "set http: \"127.0.0.1:8222\" at the server, and add monitor=http://127.0.0.1:8222 to the broker's URL, once for each server"}
+		return doctor.Diagnose(doctor.Warn, "can't be looked at: clients are not told", "set http: \"127.0.0.1:8222\" at the server, and add monitor=http://127.0.0.1:8222 to the broker's URL, once for each server")
 	}
 	var late, silent []string
 	for _, m := range x.monitors {
@@ -96,31 +96,31 @@ func (x *examination) synced() diagnosis {
 	}
 	switch {
 	case len(late) > 0:
-		return diagnosis{doctor.Bad, strings.Join(late, ", "), "set jetstream { sync_interval: always } at each server"}
+		return doctor.Diagnose(doctor.Bad, strings.Join(late, ", "), "set jetstream { sync_interval: always } at each server")
 	case len(silent) > 0:
-		return diagnosis{doctor.Warn, "can't be looked at: " + strings.Join(silent, ", "), "look at the server, and at the option monitor of the broker's URL"}
+		return doctor.Diagnose(doctor.Warn, "can't be looked at: "+strings.Join(silent, ", "), "look at the server, and at the option monitor of the broker's URL")
 	case len(x.monitors) < x.size():
-		return diagnosis{doctor.Warn, fmt.Sprintf("always at %d of %d servers, the others were not asked", len(x.monitors), x.size()), "add monitor=http://host:port to the broker's URL for each server"}
+		return doctor.Diagnose(doctor.Warn, fmt.Sprintf("always at %d of %d servers, the others were not asked", len(x.monitors), x.size()), "add monitor=http://host:port to the broker's URL for each server")
 	}
-	return sound("always")
+	return doctor.Sound("always")
 }
 
-func (x *examination) accountHasRoom() diagnosis {
+func (x *examination) accountHasRoom() doctor.Diagnosis {
 	used, limit := int64(x.account.Store), x.account.Limits.MaxStore
 	if limit <= 0 {
-		return sound("%s are used, the account has no limit of its own", size(used))
+		return doctor.Sound("%s are used, the account has no limit of its own", size(used))
 	}
 	if used >= limit/10*8 {
-		return diagnosis{doctor.Warn, fmt.Sprintf("%s of %s are used", size(used), size(limit)), "raise the account's max_file, or keep records for a shorter time"}
+		return doctor.Diagnose(doctor.Warn, fmt.Sprintf("%s of %s are used", size(used), size(limit)), "raise the account's max_file, or keep records for a shorter time")
 	}
-	return sound("%s of %s are used", size(used), size(limit))
+	return doctor.Sound("%s of %s are used", size(used), size(limit))
 }
 
-func (x *examination) payloadFits() diagnosis {
+func (x *examination) payloadFits() doctor.Diagnosis {
 	if x.payload < largestRecord {
-		return diagnosis{doctor.Bad, fmt.Sprintf("%s, the largest event takes %s", size(uint64(x.payload)), size(largestRecord)), "set max_payload: 2MB at the server"}
+		return doctor.Diagnose(doctor.Bad, fmt.Sprintf("%s, the largest event takes %s", size(uint64(x.payload)), size(largestRecord)), "set max_payload: 2MB at the server")
 	}
-	return sound("%s", size(uint64(x.payload)))
+	return doctor.Sound("%s", size(uint64(x.payload)))
 }
 
 // size writes a number of bytes for people.

@@ -3,7 +3,6 @@ package nats_test
 import (
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,35 +12,13 @@ import (
 
 	"github.com/settlemq/settle/broker/nats"
 	"github.com/settlemq/settle/doctor"
+	"github.com/settlemq/settle/doctor/doctortest"
 )
 
 func diagnose(t *testing.T, at string, cfg nats.DoctorConfig) map[string]doctor.Finding {
 	t.Helper()
 	cfg.Timeout = time.Minute
-	list, err := nats.NewDoctor(at, cfg).Check(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	by := map[string]doctor.Finding{}
-	for _, f := range list {
-		if f.Check == "" || f.Found == "" || f.Why == "" || (f.Verdict == doctor.OK) != (f.Fix == "") {
-			t.Errorf("a finding is not complete: %+v", f)
-		}
-		by[f.Check] = f
-	}
-	if len(by) != len(list) {
-		t.Errorf("%d findings have %d names", len(list), len(by))
-	}
-	return by
-}
-
-// says fails unless a check has found this.
-func says(t *testing.T, by map[string]doctor.Finding, check string, verdict doctor.Verdict, found, fix string) {
-	t.Helper()
-	f := by[check]
-	if f.Verdict != verdict || !strings.Contains(f.Found, found) || !strings.Contains(f.Fix, fix) {
-		t.Errorf("%s: %+v; want %s, %q and %q", check, f, verdict, found, fix)
-	}
+	return doctortest.Diagnose(t, nats.NewDoctor(at, cfg))
 }
 
 // monitored runs a server with a monitor, and returns its URL.
@@ -61,8 +38,8 @@ func TestADoctorFindsNothingBadInAServerAsItShouldBe(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
-	says(t, diagnose(t, at, nats.DoctorConfig{Topics: []string{"not.there"}}), "topics", doctor.Warn, "not there: not.there", "settle serve")
-	says(t, diagnose(t, at, nats.DoctorConfig{}), "servers", doctor.Warn, "one server", "three servers")
+	doctortest.Says(t, diagnose(t, at, nats.DoctorConfig{Topics: []string{"not.there"}}), "topics", doctor.Warn, "not there: not.there", "settle serve")
+	doctortest.Says(t, diagnose(t, at, nats.DoctorConfig{}), "servers", doctor.Warn, "one server", "three servers")
 	list, err := nats.NewDoctor(at, nats.DoctorConfig{}).Durability(t.Context())
 	if err != nil || len(list) != 3 || doctor.Worst(list) != doctor.OK {
 		t.Errorf("of durability it finds %+v, %v", list, err)
@@ -72,11 +49,11 @@ func TestADoctorFindsNothingBadInAServerAsItShouldBe(t *testing.T) {
 func TestADoctorFindsEachUnsafeSettingOfAServer(t *testing.T) {
 	at := monitored(t, server.Options{SyncInterval: 2 * time.Minute, MaxPayload: 512 << 10})
 	plain, _, _ := strings.Cut(at, "?")
-	says(t, diagnose(t, at, nats.DoctorConfig{}), "sync_interval", doctor.Bad, "syncs each 2m0s", "sync_interval: always")
-	says(t, diagnose(t, at, nats.DoctorConfig{}), "max_payload", doctor.Bad, "524288 bytes", "max_payload: 2MB")
-	says(t, diagnose(t, at, nats.DoctorConfig{}), "topics", doctor.Warn, "no stream was made for Settle", "--topic")
-	says(t, diagnose(t, plain, nats.DoctorConfig{}), "sync_interval", doctor.Warn, "can't be looked at", "monitor=")
-	says(t, diagnose(t, plain+"?monitor=http://127.0.0.1:1", nats.DoctorConfig{}), "sync_interval", doctor.Warn, "refused", "option monitor")
+	doctortest.Says(t, diagnose(t, at, nats.DoctorConfig{}), "sync_interval", doctor.Bad, "syncs each 2m0s", "sync_interval: always")
+	doctortest.Says(t, diagnose(t, at, nats.DoctorConfig{}), "max_payload", doctor.Bad, "524288 bytes", "max_payload: 2MB")
+	doctortest.Says(t, diagnose(t, at, nats.DoctorConfig{}), "topics", doctor.Warn, "no stream was made for Settle", "--topic")
+	doctortest.Says(t, diagnose(t, plain, nats.DoctorConfig{}), "sync_interval", doctor.Warn, "can't be looked at", "monitor=")
+	doctortest.Says(t, diagnose(t, plain+"?monitor=http://127.0.0.1:1", nats.DoctorConfig{}), "sync_interval", doctor.Warn, "refused", "option monitor")
 	list, err := nats.NewDoctor(at, nats.DoctorConfig{}).Durability(t.Context())
 	if err != nil || doctor.Worst(list) != doctor.Bad {
 		t.Errorf("of durability it finds %+v, %v", list, err)
@@ -110,7 +87,7 @@ func TestADoctorFindsEachUnsafeSettingOfAStream(t *testing.T) {
 				MaxAge: 8 * 24 * time.Hour, Duplicates: 2 * time.Minute, AllowAtomicPublish: true, MaxBytes: 1 << 30, Metadata: map[string]string{"settle-partitions": "1"},
 			}
 			good := diagnose(t, at, nats.DoctorConfig{Topics: []string{topic}})
-			says(t, good, c.check, doctor.OK, "", "")
+			doctortest.Says(t, good, c.check, doctor.OK, "", "")
 			c.plant(&config)
 			if _, err := js.CreateStream(t.Context(), config); err != nil {
 				t.Fatal(err)
@@ -121,8 +98,8 @@ func TestADoctorFindsEachUnsafeSettingOfAStream(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			says(t, diagnose(t, at, nats.DoctorConfig{Topics: []string{topic}}), c.check, c.verdict, topic+": ", c.fix)
-			says(t, diagnose(t, at, nats.DoctorConfig{}), c.check, c.verdict, c.found, c.fix)
+			doctortest.Says(t, diagnose(t, at, nats.DoctorConfig{Topics: []string{topic}}), c.check, c.verdict, ": "+topic, c.fix)
+			doctortest.Says(t, diagnose(t, at, nats.DoctorConfig{}), c.check, c.verdict, c.found, c.fix)
 		})
 	}
 }
@@ -146,20 +123,5 @@ func TestTheDocumentListsEachCheckOfNATS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../../docs/doctor.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var listed, has []string
-	for line := range strings.Lines(string(page)) {
-		if cells := strings.Split(line, "|"); strings.HasPrefix(line, "| `") && len(cells) == 5 && strings.TrimSpace(cells[2]) == "NATS" {
-			listed = append(listed, strings.Trim(cells[1], " `"))
-		}
-	}
-	for _, f := range list {
-		has = append(has, f.Check)
-	}
-	if strings.Join(listed, " ") != strings.Join(has, " ") {
-		t.Errorf("listed are\n%v, and there are\n%v", listed, has)
-	}
+	doctortest.Listed(t, "../../docs/doctor.md", "NATS", list)
 }

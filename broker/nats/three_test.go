@@ -16,6 +16,7 @@ import (
 	"github.com/settlemq/settle/broker/brokertest"
 	"github.com/settlemq/settle/broker/nats"
 	"github.com/settlemq/settle/doctor"
+	"github.com/settlemq/settle/doctor/doctortest"
 	"github.com/settlemq/settle/internal/services"
 )
 
@@ -108,7 +109,7 @@ func TestADoctorSaysWhatAClusterOfThreeIsWorth(t *testing.T) {
 	c.clear(t, &rig{url: c.URL()})
 	one := open(t, c.URL()+"&replicas=1")
 	defer one.Close()
-	says(t, diagnose(t, c.URL(), nats.DoctorConfig{}), "stream_copies", doctor.Bad, "one copy", "nats stream edit "+topicName+" --replicas 3")
+	doctortest.Says(t, diagnose(t, c.URL(), nats.DoctorConfig{}), "stream_copies", doctor.Bad, "one copy", "nats stream edit "+topicName+" --replicas 3")
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {

@@ -96,17 +96,7 @@ func (d *Doctor) examine(ctx context.Context, all bool) ([]doctor.Finding, error
 // check is one thing that is judged, and what it matters for.
 type check struct {
 	name, why string
-	judge     func() (diagnosis, error)
-}
-
-// diagnosis is what a check has seen. The zero verdict is OK.
-type diagnosis struct {
-	verdict    doctor.Verdict
-	found, fix string
-}
-
-func sound(format string, args ...any) diagnosis {
-	return diagnosis{found: fmt.Sprintf(format, args...)}
+	judge     func() (doctor.Diagnosis, error)
 }
 
 func (x *examination) checks() []check {
@@ -116,12 +106,9 @@ func (x *examination) checks() []check {
 func (x *examination) run(c check) doctor.Finding {
 	r, err := c.judge()
 	if err != nil {
-		r = diagnosis{doctor.Warn, "can't be looked at: " + oneLine(err), x.toSee(err)}
+		r = doctor.Unseen(oneLine(err), x.toSee(err))
 	}
-	if r.verdict == "" {
-		r.verdict = doctor.OK
-	}
-	return doctor.Finding{Check: c.name, Verdict: r.verdict, Found: r.found, Why: c.why, Fix: r.fix}
+	return r.Of(c.name, c.why)
 }
 
 // toSee is what lets the account look at what it did not see.
@@ -139,51 +126,3 @@ func (x *examination) toSee(err error) string {
 func shellWord(text string) string { return "'" + strings.ReplaceAll(text, "'", "") + "'" }
 
 func oneLine(err error) string { return strings.Join(strings.Fields(fmt.Sprint(err)), " ") }
-
-// problems collects what one check has found of many names: what is the same
-// is said once, with the names.
-type problems struct {
-	verdict doctor.Verdict
-	found   []string
-	names   map[string][]string
-	fixes   []string
-}
-
-func (p *problems) add(verdict doctor.Verdict, name, found, fix string) {
-	p.verdict = doctor.Worst([]doctor.Finding{{Verdict: p.verdict}, {Verdict: verdict}})
-	if p.names == nil {
-		p.names = map[string][]string{}
-	}
-	if _, is := p.names[found]; !is {
-		p.found = append(p.found, found)
-	}
-	p.names[found] = append(p.names[found], name)
-	if !slices.Contains(p.fixes, fix) {
-		p.fixes = append(p.fixes, fix)
-	}
-}
-
-// diagnosis is good where nothing was found.
-func (p *problems) diagnosis(good string, args ...any) diagnosis {
-	if len(p.found) == 0 {
-		return sound(good, args...)
-	}
-	var found []string
-	for _, text := range p.found {
-		found = append(found, text+": "+enumerated(p.names[text]))
-	}
-	return diagnosis{p.verdict, strings.Join(found, "; "), strings.Join(firsts(p.fixes, " of the same kind"), "; ")}
-}
-
-// namedAtMost bounds the names that a finding lists, and the commands of its
-// fix.
-const namedAtMost = 10
-
-func enumerated(names []string) string { return strings.Join(firsts(names, ""), ", ") }
-
-func firsts(list []string, what string) []string {
-	if len(list) <= namedAtMost {
-		return list
-	}
-	return append(slices.Clone(list[:namedAtMost]), fmt.Sprintf("and %d more%s", len(list)-namedAtMost, what))
-}

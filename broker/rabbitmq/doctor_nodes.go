@@ -37,9 +37,9 @@ func (x *examination) running() (all []nodeSeen) {
 	return all
 }
 
-func (x *examination) enoughNodes() (diagnosis, error) {
+func (x *examination) enoughNodes() (doctor.Diagnosis, error) {
 	if x.nodesErr != nil {
-		return diagnosis{}, x.nodesErr
+		return doctor.Diagnosis{}, x.nodesErr
 	}
 	var away []string
 	for _, n := range x.nodes {
@@ -49,85 +49,86 @@ func (x *examination) enoughNodes() (diagnosis, error) {
 	}
 	switch n := len(x.nodes); {
 	case len(away) > 0:
-		return diagnosis{doctor.Warn, fmt.Sprintf("%d of %d do not run: %s", len(away), n, enumerated(away)), "start them, or take them out with rabbitmqctl forget_cluster_node"}, nil
+		return doctor.Diagnose(doctor.Warn, fmt.Sprintf("%d of %d do not run: %s", len(away), n, doctor.Enumerated(away)), "start them, or take them out with rabbitmqctl forget_cluster_node"), nil
 	case n == 1:
-		return diagnosis{doctor.Warn, "1: while it is away, nothing is published or read", "run three, each on a machine of its own"}, nil
+		return doctor.Diagnose(doctor.Warn, "1: while it is away, nothing is published or read", "run three, each on a machine of its own"), nil
 	case n == 2:
-		return diagnosis{doctor.Warn, "2: while one of them is away, there is no majority, and nothing is published or read", "run three, or one"}, nil
+		return doctor.Diagnose(doctor.Warn, "2: while one of them is away, there is no majority, and nothing is published or read", "run three, or one"), nil
 	default:
-		return sound("%d", n), nil
+		return doctor.Sound("%d", n), nil
 	}
 }
 
 // divided can't see cluster_partition_handling: only a node's own tools do.
-func (x *examination) divided() (diagnosis, error) {
+func (x *examination) divided() (doctor.Diagnosis, error) {
 	if x.nodesErr != nil {
-		return diagnosis{}, x.nodesErr
+		return doctor.Diagnosis{}, x.nodesErr
 	}
 	for _, n := range x.nodes {
 		if len(n.Partitions) > 0 {
-			return diagnosis{doctor.Bad, fmt.Sprintf("%s does not see %s", n.Name, enumerated(n.Partitions)), "mend the network; then restart the nodes of the side that is to forget, the smaller one"}, nil
+			return doctor.Diagnose(doctor.Bad, fmt.Sprintf("%s does not see %s", n.Name, doctor.Enumerated(n.Partitions)), "mend the network; then restart the nodes of the side that is to forget, the smaller one"), nil
 		}
 	}
 	_, major, _ := x.serverVersion()
 	switch {
 	case len(x.nodes) == 1:
-		return sound("one node"), nil
+		return doctor.Sound("one node"), nil
 	case major >= keptMajor:
-		return sound("nodes see each other"), nil
+		return doctor.Sound("nodes see each other"), nil
 	}
-	return diagnosis{doctor.Warn, "nodes see each other; what they do when they don't (cluster_partition_handling, ignore by default) the API does not tell",
-		"rabbitmqctl eval 'application:get_env(rabbit, cluster_partition_handling).' tells; have cluster_partition_handling = pause_minority in rabbitmq.conf of every node"}, nil
+	return doctor.Diagnose(doctor.Warn, "nodes see each other; what they do when they don't (cluster_partition_handling, ignore by default) the API does not tell",
+			"rabbitmqctl eval 'application:get_env(rabbit, cluster_partition_handling).' tells; have cluster_partition_handling = pause_minority in rabbitmq.conf of every node"),
+		nil
 }
 
 // each judges every running node.
-func (x *examination) each(judge func(n nodeSeen, p *problems) error, good string) (diagnosis, error) {
+func (x *examination) each(judge func(n nodeSeen, p *doctor.Problems) error, good string) (doctor.Diagnosis, error) {
 	if x.nodesErr != nil {
-		return diagnosis{}, x.nodesErr
+		return doctor.Diagnosis{}, x.nodesErr
 	}
-	var p problems
+	var p doctor.Problems
 	for _, n := range x.running() {
 		if err := judge(n, &p); err != nil {
-			return diagnosis{}, err
+			return doctor.Diagnosis{}, err
 		}
 	}
-	return p.diagnosis("%s", good), nil
+	return p.Diagnosis("%s", good), nil
 }
 
 var errNoFigures = errors.New("the node has just started and tells no figures yet")
 
-func (x *examination) alarms() (diagnosis, error) {
-	return x.each(func(n nodeSeen, p *problems) error {
+func (x *examination) alarms() (doctor.Diagnosis, error) {
+	return x.each(func(n nodeSeen, p *doctor.Problems) error {
 		if n.MemLimit == nil {
 			return errNoFigures
 		}
 		if n.MemAlarm {
-			p.add(doctor.Bad, n.Name, "memory", "find out what takes it (rabbitmq-diagnostics memory_breakdown), let consumers catch up, or give the node more and raise vm_memory_high_watermark")
+			p.Add(doctor.Bad, n.Name, "memory", "find out what takes it (rabbitmq-diagnostics memory_breakdown), let consumers catch up, or give the node more and raise vm_memory_high_watermark")
 		}
 		if n.DiskAlarm {
-			p.add(doctor.Bad, n.Name, "disk", "make room or add a volume")
+			p.Add(doctor.Bad, n.Name, "disk", "make room or add a volume")
 		}
 		return nil
 	}, "none")
 }
 
-func (x *examination) diskLimit() (diagnosis, error) {
-	return x.each(func(n nodeSeen, p *problems) error {
+func (x *examination) diskLimit() (doctor.Diagnosis, error) {
+	return x.each(func(n nodeSeen, p *doctor.Problems) error {
 		if n.DiskLimit == nil || n.DiskFree == nil {
 			return errNoFigures
 		}
 		switch limit, free := *n.DiskLimit, *n.DiskFree; {
 		case limit < diskLimitAtLeast:
-			p.add(doctor.Warn, n.Name, fmt.Sprintf("publishing stops only when %d bytes are left", limit), "disk_free_limit.absolute = 2GB in rabbitmq.conf, or as much as the node's memory; until its next start rabbitmqctl set_disk_free_limit 2GB")
+			p.Add(doctor.Warn, n.Name, fmt.Sprintf("publishing stops only when %d bytes are left", limit), "disk_free_limit.absolute = 2GB in rabbitmq.conf, or as much as the node's memory; until its next start rabbitmqctl set_disk_free_limit 2GB")
 		case free < 2*limit && !n.DiskAlarm:
-			p.add(doctor.Warn, n.Name, fmt.Sprintf("%d bytes are free, publishing stops at %d", free, limit), "make room or add a volume")
+			p.Add(doctor.Warn, n.Name, fmt.Sprintf("%d bytes are free, publishing stops at %d", free, limit), "make room or add a volume")
 		}
 		return nil
 	}, "there is room, and publishing stops before it is used up")
 }
 
-func (x *examination) memoryLimit() (diagnosis, error) {
-	return x.each(func(n nodeSeen, p *problems) error {
+func (x *examination) memoryLimit() (doctor.Diagnosis, error) {
+	return x.each(func(n nodeSeen, p *doctor.Problems) error {
 		if n.MemLimit == nil || n.MemUsed == nil {
 			return errNoFigures
 		}
@@ -135,19 +136,19 @@ func (x *examination) memoryLimit() (diagnosis, error) {
 		switch limit, used := *n.MemLimit, *n.MemUsed; {
 		case n.MemAlarm: // which alarms tells
 		case limit < memoryAtLeast:
-			p.add(doctor.Warn, n.Name, fmt.Sprintf("publishing stops at %d bytes, which a node takes by itself", limit), more)
+			p.Add(doctor.Warn, n.Name, fmt.Sprintf("publishing stops at %d bytes, which a node takes by itself", limit), more)
 		case used > limit/5*4:
-			p.add(doctor.Warn, n.Name, fmt.Sprintf("%d bytes are used, publishing stops at %d", used, limit), "let consumers catch up; "+more)
+			p.Add(doctor.Warn, n.Name, fmt.Sprintf("%d bytes are used, publishing stops at %d", used, limit), "let consumers catch up; "+more)
 		}
 		return nil
 	}, "there is room")
 }
 
-func (x *examination) featureFlags() (diagnosis, error) {
+func (x *examination) featureFlags() (doctor.Diagnosis, error) {
 	if x.flagsErr != nil {
-		return diagnosis{}, x.flagsErr
+		return doctor.Diagnosis{}, x.flagsErr
 	}
-	var p problems
+	var p doctor.Problems
 	for _, f := range x.flags {
 		if f.State == "enabled" || f.Stability != "stable" && f.Stability != "required" {
 			continue
@@ -156,7 +157,7 @@ func (x *examination) featureFlags() (diagnosis, error) {
 		if f.Name == "quorum_queue" {
 			verdict, found = doctor.Bad, "not enabled, without which there are no quorum queues"
 		}
-		p.add(verdict, f.Name, found, "when all nodes have the same version: rabbitmqctl enable_feature_flag all")
+		p.Add(verdict, f.Name, found, "when all nodes have the same version: rabbitmqctl enable_feature_flag all")
 	}
-	return p.diagnosis("all are enabled"), nil
+	return p.Diagnosis("all are enabled"), nil
 }

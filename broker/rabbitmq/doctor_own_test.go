@@ -10,6 +10,7 @@ import (
 
 	"github.com/settlemq/settle/broker/rabbitmq"
 	"github.com/settlemq/settle/doctor"
+	"github.com/settlemq/settle/doctor/doctortest"
 )
 
 // awaitSays waits until a check has found this: figures of nodes are some
@@ -39,10 +40,10 @@ func TestADoctorFindsWhatIsPlantedIntoAServerOfRabbitMQ(t *testing.T) {
 	o.ctl("set_disk_free_limit", "50MB")
 	awaitSays(t, at, cfg, "disk_limit", doctor.Warn, "50000000 bytes")
 	o.ctl("eval", "application:set_env(rabbit, heartbeat, 1).")
-	says(t, diagnose(t, at, cfg), "heartbeat", doctor.Warn, "every 1s", "heartbeat = 60")
+	doctortest.Says(t, diagnose(t, at, cfg), "heartbeat", doctor.Warn, "every 1s", "heartbeat = 60")
 	o.ctl("eval", "application:set_env(rabbit, heartbeat, 60).")
 	o.ctl("eval", "rabbit_registry:unregister(exchange, <<\"x-consistent-hash\">>).")
-	says(t, diagnose(t, at, cfg), "plugins", doctor.Bad, "no consistent hash", "rabbitmq-plugins enable")
+	doctortest.Says(t, diagnose(t, at, cfg), "plugins", doctor.Bad, "no consistent hash", "rabbitmq-plugins enable")
 }
 
 func TestADoctorFindsNothingInThreeSoundNodesOfRabbitMQAndWhatIsPlantedThere(t *testing.T) {

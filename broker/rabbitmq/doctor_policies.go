@@ -93,21 +93,21 @@ func (p policy) harm(setting string, value any) (doctor.Verdict, string) {
 // consumerTimeoutAtLeast is in ms; the server's own is 30 minutes.
 const consumerTimeoutAtLeast = 5 * 60 * 1000
 
-func (x *examination) queuePolicies() (diagnosis, error) {
+func (x *examination) queuePolicies() (doctor.Diagnosis, error) {
 	if err := x.cantSeePolicies(); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
-	var p problems
+	var p doctor.Problems
 	for _, q := range x.own() {
 		for _, in := range x.inForce(q.Name, "queues", "quorum_queues") {
 			for _, setting := range slices.Sorted(maps.Keys(in.Definition)) {
 				if verdict, harm := in.harm(setting, in.Definition[setting]); verdict != doctor.OK {
-					p.add(verdict, q.Name, fmt.Sprintf("policy %q %s", in.Name, harm), in.clear(x.at.vhost))
+					p.Add(verdict, q.Name, fmt.Sprintf("policy %q %s", in.Name, harm), in.clear(x.at.vhost))
 				}
 			}
 		}
 	}
-	return p.diagnosis("none takes from what the queues are declared with"), nil
+	return p.Diagnosis("none takes from what the queues are declared with"), nil
 }
 
 func (x *examination) cantSeePolicies() error {

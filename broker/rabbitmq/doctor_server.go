@@ -48,85 +48,85 @@ func (x *examination) serverVersion() (text string, major, minor int) {
 	return text, major, minor
 }
 
-func (x *examination) version() (diagnosis, error) {
+func (x *examination) version() (doctor.Diagnosis, error) {
 	text, major, minor := x.serverVersion()
 	const upgrade = "upgrade to a release of RabbitMQ that gets fixes, one minor version after the other, and enable all feature flags before each"
 	switch {
 	case major == 0:
-		return diagnosis{doctor.Warn, fmt.Sprintf("it calls its version %q", text), "use RabbitMQ; other servers that speak AMQP 0-9-1 were not tried"}, nil
+		return doctor.Diagnose(doctor.Warn, fmt.Sprintf("it calls its version %q", text), "use RabbitMQ; other servers that speak AMQP 0-9-1 were not tried"), nil
 	case major < oldestMajor || major == oldestMajor && minor < oldestMinor:
-		return diagnosis{doctor.Bad, fmt.Sprintf("%s: older than %d.%d, it drops what is delivered too often", text, oldestMajor, oldestMinor), upgrade}, nil
+		return doctor.Diagnose(doctor.Bad, fmt.Sprintf("%s: older than %d.%d, it drops what is delivered too often", text, oldestMajor, oldestMinor), upgrade), nil
 	case major < keptMajor:
-		return diagnosis{doctor.Warn, text + ": it gets no fixes any more", upgrade}, nil
+		return doctor.Diagnose(doctor.Warn, text+": it gets no fixes any more", upgrade), nil
 	}
-	return sound("%s", text), nil
+	return doctor.Sound("%s", text), nil
 }
 
-func (x *examination) managed() (diagnosis, error) {
+func (x *examination) managed() (doctor.Diagnosis, error) {
 	if x.overviewErr != nil {
-		return diagnosis{}, x.overviewErr
+		return doctor.Diagnosis{}, x.overviewErr
 	}
-	return sound("it answers"), nil
+	return doctor.Sound("it answers"), nil
 }
 
-func (x *examination) encrypted() (diagnosis, error) {
+func (x *examination) encrypted() (doctor.Diagnosis, error) {
 	if x.at.tls != nil {
-		return sound("TLS"), nil
+		return doctor.Sound("TLS"), nil
 	}
-	var p problems
+	var p doctor.Problems
 	for _, h := range x.at.hosts {
 		host, _, _ := net.SplitHostPort(h)
 		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-			p.add(doctor.Warn, h, "not encrypted", "listeners.ssl.default = 5671 and ssl_options in rabbitmq.conf; then amqps://, or tls=true, in the URL")
+			p.Add(doctor.Warn, h, "not encrypted", "listeners.ssl.default = 5671 and ssl_options in rabbitmq.conf; then amqps://, or tls=true, in the URL")
 		}
 	}
-	return p.diagnosis("not needed: the server is reached on this machine"), nil
+	return p.Diagnosis("not needed: the server is reached on this machine"), nil
 }
 
-func (x *examination) account() (diagnosis, error) {
+func (x *examination) account() (doctor.Diagnosis, error) {
 	if x.at.user == "guest" {
-		return diagnosis{doctor.Warn, "guest", "rabbitmqctl add_user settle PASSWORD, set_permissions as docs/brokers/rabbitmq.md says, and rabbitmqctl delete_user guest"}, nil
+		return doctor.Diagnose(doctor.Warn, "guest", "rabbitmqctl add_user settle PASSWORD, set_permissions as docs/brokers/rabbitmq.md says, and rabbitmqctl delete_user guest"), nil
 	}
-	return sound("%s", x.at.user), nil
+	return doctor.Sound("%s", x.at.user), nil
 }
 
-func (x *examination) heartbeat() (diagnosis, error) {
+func (x *examination) heartbeat() (doctor.Diagnosis, error) {
 	every := x.s.conn.Config.Heartbeat
 	const fix = "heartbeat = 60 in rabbitmq.conf; each client may ask for less, and Settle asks for 5 s"
 	switch {
 	case every < heartbeatAtLeast:
-		return diagnosis{doctor.Warn, fmt.Sprintf("the server wants one every %s: a busy process loses its connection", every), fix}, nil
+		return doctor.Diagnose(doctor.Warn, fmt.Sprintf("the server wants one every %s: a busy process loses its connection", every), fix), nil
 	case every > heartbeatAtMost:
-		return diagnosis{doctor.Warn, fmt.Sprintf("one every %s: a process that is gone keeps its queues for minutes", every), fix}, nil
+		return doctor.Diagnose(doctor.Warn, fmt.Sprintf("one every %s: a process that is gone keeps its queues for minutes", every), fix), nil
 	}
-	return sound("every %s", every), nil
+	return doctor.Sound("every %s", every), nil
 }
 
-func (x *examination) clock() (diagnosis, error) {
+func (x *examination) clock() (doctor.Diagnosis, error) {
 	if x.overviewErr != nil {
-		return diagnosis{}, x.overviewErr
+		return doctor.Diagnosis{}, x.overviewErr
 	}
 	if x.skew.Abs() > skewAtMost {
-		return diagnosis{doctor.Warn, fmt.Sprintf("the server's is %s ahead of this machine's", x.skew.Round(time.Second)), "synchronize the clocks (chrony, ntpd) of all nodes and of this machine"}, nil
+		return doctor.Diagnose(doctor.Warn, fmt.Sprintf("the server's is %s ahead of this machine's", x.skew.Round(time.Second)), "synchronize the clocks (chrony, ntpd) of all nodes and of this machine"), nil
 	}
-	return sound("the server's agrees with this machine's"), nil
+	return doctor.Sound("the server's agrees with this machine's"), nil
 }
 
-func (x *examination) plugins() (diagnosis, error) {
+func (x *examination) plugins() (doctor.Diagnosis, error) {
 	switch {
 	case x.pluginErr != nil:
-		return diagnosis{}, x.pluginErr
+		return doctor.Diagnosis{}, x.pluginErr
 	case !x.plugin:
-		return diagnosis{doctor.Bad, "no consistent hash: no group can be made", "on every node: rabbitmq-plugins enable rabbitmq_consistent_hash_exchange"}, nil
+		return doctor.Diagnose(doctor.Bad, "no consistent hash: no group can be made", "on every node: rabbitmq-plugins enable rabbitmq_consistent_hash_exchange"), nil
 	}
-	return sound("the consistent hash is there"), nil
+	return doctor.Sound("the consistent hash is there"), nil
 }
 
-func (x *examination) allowed() (diagnosis, error) {
+func (x *examination) allowed() (doctor.Diagnosis, error) {
 	if x.rightsErr != nil {
-		return diagnosis{}, x.rightsErr
+		return doctor.Diagnosis{}, x.rightsErr
 	}
-	var p problems
+	var p doctor.Problems
 	for _, topic := range slices.Concat(x.topics, x.missing) {
 		for _, right := range x.rights[topic] {
 			verdict := doctor.Bad
@@ -134,8 +134,8 @@ func (x *examination) allowed() (diagnosis, error) {
 				verdict = doctor.Warn // a relay to what is there does without
 			}
 			own := "'^" + topic + `(\..*)?$'`
-			p.add(verdict, topic, "this account may not "+right, fmt.Sprintf("rabbitmqctl set_permissions -p %s %s %s '^(%s(\\..*)?|amq\\.default)$' %s, beside what it may now", shellWord(x.at.vhost), shellWord(x.at.user), own, topic, own))
+			p.Add(verdict, topic, "this account may not "+right, fmt.Sprintf("rabbitmqctl set_permissions -p %s %s %s '^(%s(\\..*)?|amq\\.default)$' %s, beside what it may now", shellWord(x.at.vhost), shellWord(x.at.user), own, topic, own))
 		}
 	}
-	return p.diagnosis("this account may do what it has to"), nil
+	return p.Diagnosis("this account may do what it has to"), nil
 }

@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/broker/rabbitmq"
 	"github.com/settlemq/settle/doctor"
+	"github.com/settlemq/settle/doctor/doctortest"
 )
 
 // managed is the URL of the server with its management API, one port above.
@@ -28,30 +28,7 @@ func managed(t testing.TB, at string) string {
 func diagnose(t *testing.T, at string, cfg rabbitmq.DoctorConfig) map[string]doctor.Finding {
 	t.Helper()
 	cfg.Timeout = patience
-	list, err := rabbitmq.NewDoctor(at, cfg).Check(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	by := map[string]doctor.Finding{}
-	for _, f := range list {
-		if f.Check == "" || f.Found == "" || f.Why == "" || (f.Verdict == doctor.OK) != (f.Fix == "") {
-			t.Errorf("a finding is not complete: %+v", f)
-		}
-		by[f.Check] = f
-	}
-	if len(by) != len(list) {
-		t.Errorf("%d findings have %d names", len(list), len(by))
-	}
-	return by
-}
-
-// says fails unless a check has found this.
-func says(t *testing.T, by map[string]doctor.Finding, check string, verdict doctor.Verdict, found, fix string) {
-	t.Helper()
-	f := by[check]
-	if f.Verdict != verdict || !strings.Contains(f.Found, found) || !strings.Contains(f.Fix, fix) {
-		t.Errorf("%s: %+v; want %s, %q and %q", check, f, verdict, found, fix)
-	}
+	return doctortest.Diagnose(t, rabbitmq.NewDoctor(at, cfg))
 }
 
 func TestADoctorSaysWhatOneNodeOfRabbitMQIsWorth(t *testing.T) {
@@ -89,7 +66,7 @@ func TestADoctorSaysWhatOneNodeOfRabbitMQIsWorth(t *testing.T) {
 		"consumer_timeout":   {doctor.OK, "30 minutes"},
 		"dead_queues":        {doctor.OK, "empty"},
 	} {
-		says(t, by, check, want.verdict, want.found, "")
+		doctortest.Says(t, by, check, want.verdict, want.found, "")
 	}
 	if len(by) != 23 {
 		t.Errorf("there are %d checks, and 23 were expected", len(by))
@@ -125,13 +102,13 @@ func TestADoctorWithoutTheManagementAPISaysWhatItDoesNotSee(t *testing.T) {
 	by := diagnose(t, r.at, rabbitmq.DoctorConfig{Topics: []string{r.topic, r.topic + "-missing"}, Groups: []string{"g"}})
 	for _, check := range []string{"management", "clock", "nodes", "network_partitions", "alarms", "disk_limit", "memory_limit", "feature_flags", "exchanges", "groups", "queue_type", "queue_members",
 		"members_online", "queue_policies", "consumer_timeout"} {
-		says(t, by, check, doctor.Warn, "names no management API", "management=http://host:15672")
+		doctortest.Says(t, by, check, doctor.Warn, "names no management API", "management=http://host:15672")
 	}
 	for _, check := range []string{"plugins", "rights", "heartbeat", "encryption", "dead_queues"} {
-		says(t, by, check, doctor.OK, "", "")
+		doctortest.Says(t, by, check, doctor.OK, "", "")
 	}
-	says(t, by, "topics", doctor.Warn, "not there: "+r.topic+"-missing", "")
-	says(t, diagnose(t, r.at, rabbitmq.DoctorConfig{}), "topics", doctor.Warn, "can't be looked at", "management=")
+	doctortest.Says(t, by, "topics", doctor.Warn, "not there: "+r.topic+"-missing", "")
+	doctortest.Says(t, diagnose(t, r.at, rabbitmq.DoctorConfig{}), "topics", doctor.Warn, "can't be looked at", "management=")
 }
 
 func TestADoctorFindsEachSettingThatIsPlantedIntoATopicOfRabbitMQ(t *testing.T) {
@@ -163,13 +140,13 @@ func TestADoctorFindsEachSettingThatIsPlantedIntoATopicOfRabbitMQ(t *testing.T) 
 			m.ask(http.MethodPut, path, map[string]any{"pattern": "^" + r.topic + `\.g\.[0-9]+$`, "apply-to": "queues", "definition": map[string]any{setting: c.value}})
 			by := look()
 			m.ask(http.MethodDelete, path, nil)
-			says(t, by, "queue_policies", c.verdict, c.found, strings.TrimSuffix(strings.ReplaceAll("clear_"+kind, "-", "_"), "ies")+"y")
+			doctortest.Says(t, by, "queue_policies", c.verdict, c.found, strings.TrimSuffix(strings.ReplaceAll("clear_"+kind, "-", "_"), "ies")+"y")
 		}
 	}
-	says(t, look(), "queue_policies", doctor.OK, "", "")
+	doctortest.Says(t, look(), "queue_policies", doctor.OK, "", "")
 	path := "/api/policies/%2F/" + r.topic
 	m.ask(http.MethodPut, path, map[string]any{"pattern": "^" + r.topic + "$", "apply-to": "exchanges", "definition": map[string]any{"alternate-exchange": "amq.fanout"}})
-	says(t, look(), "exchanges", doctor.Bad, `what no queue takes goes to "amq.fanout"`, "clear_policy")
+	doctortest.Says(t, look(), "exchanges", doctor.Bad, `what no queue takes goes to "amq.fanout"`, "clear_policy")
 	m.ask(http.MethodDelete, path, nil)
 
 	err := r.ch.PublishWithContext(t.Context(), "", r.topic+".g.dead", true, false, amqp.Publishing{DeliveryMode: amqp.Persistent})
@@ -177,7 +154,7 @@ func TestADoctorFindsEachSettingThatIsPlantedIntoATopicOfRabbitMQ(t *testing.T) 
 		t.Fatal(err)
 	}
 	await(t, "the event among the dead ones", func() bool { return look()["dead_queues"].Verdict == doctor.Warn })
-	says(t, look(), "dead_queues", doctor.Warn, "holds 1 events: "+r.topic+".g.dead", "purge")
+	doctortest.Says(t, look(), "dead_queues", doctor.Warn, "holds 1 events: "+r.topic+".g.dead", "purge")
 
 	unbind := func(err error) {
 		t.Helper()
@@ -186,29 +163,29 @@ func TestADoctorFindsEachSettingThatIsPlantedIntoATopicOfRabbitMQ(t *testing.T) 
 		}
 	}
 	unbind(r.ch.ExchangeUnbind(r.topic+".g", "#", r.topic, false, nil))
-	says(t, look(), "groups", doctor.Bad, "not bound to its topic: it gets nothing", "restart a member")
+	doctortest.Says(t, look(), "groups", doctor.Bad, "not bound to its topic: it gets nothing", "restart a member")
 	r.introduce(t, "g")
 	unbind(r.ch.QueueUnbind(r.topic+".g.1", "1", r.topic+".g", nil))
-	says(t, look(), "groups", doctor.Bad, "not bound: keys go to the other queues: "+r.topic+".g.1", "restart a member")
+	doctortest.Says(t, look(), "groups", doctor.Bad, "not bound: keys go to the other queues: "+r.topic+".g.1", "restart a member")
 	unbind(deleted(r, r.topic+".g.dead"))
-	says(t, look(), "groups", doctor.Bad, "queue of dead ones is missing", "restart a member")
+	doctortest.Says(t, look(), "groups", doctor.Bad, "queue of dead ones is missing", "restart a member")
 	unbind(deleted(r, r.topic+".g.1"))
-	says(t, look(), "groups", doctor.Bad, "nobody may read this one: "+r.topic+".g.2, "+r.topic+".g.3", "restart a member")
+	doctortest.Says(t, look(), "groups", doctor.Bad, "nobody may read this one: "+r.topic+".g.2, "+r.topic+".g.3", "restart a member")
 	r.introduce(t, "g")
-	says(t, look(), "groups", doctor.OK, "", "")
+	doctortest.Says(t, look(), "groups", doctor.OK, "", "")
 	cfg.Groups = []string{"g", "else"}
-	says(t, look(), "groups", doctor.Bad, "missing: "+r.topic+".else", "in groups of its source")
+	doctortest.Says(t, look(), "groups", doctor.Bad, "missing: "+r.topic+".else", "in groups of its source")
 	cfg.Groups = []string{"g"}
 
 	unbind(deleted(r, r.topic+".g.3"))
 	if _, err := r.ch.QueueDeclare(r.topic+".g.3", true, false, false, false, amqp.Table{"x-queue-type": "classic"}); err != nil {
 		t.Fatal(err)
 	}
-	says(t, look(), "queue_type", doctor.Bad, "classic: "+r.topic+".g.3", "x-queue-type quorum")
+	doctortest.Says(t, look(), "queue_type", doctor.Bad, "classic: "+r.topic+".g.3", "x-queue-type quorum")
 	r.remove()
 	unbind(r.ch.ExchangeDeclare(r.topic, "direct", false, false, false, false, amqp.Table{"alternate-exchange": "amq.fanout"}))
 	for _, found := range []string{"not durable", "of type direct", `goes to "amq.fanout"`} {
-		says(t, look(), "exchanges", doctor.Bad, found, "rabbitmqadmin delete")
+		doctortest.Says(t, look(), "exchanges", doctor.Bad, found, "rabbitmqadmin delete")
 	}
 }
 
@@ -243,8 +220,8 @@ func TestADoctorNamesTheRightsThatAnAccountOfRabbitMQLacks(t *testing.T) {
 	} {
 		at := m.newUser(r.at, c.configure, c.write, c.read)
 		by := diagnose(t, at+"?management="+m.base, rabbitmq.DoctorConfig{Topics: []string{r.topic}, Groups: []string{"g"}})
-		says(t, by, "rights", c.verdict, "this account may not "+lacks+": "+r.topic, "rabbitmqctl set_permissions -p '/' 'test-")
-		says(t, by, "nodes", doctor.Warn, "answers 401", "rabbitmqctl set_user_tags 'test-")
+		doctortest.Says(t, by, "rights", c.verdict, "this account may not "+lacks+": "+r.topic, "rabbitmqctl set_permissions -p '/' 'test-")
+		doctortest.Says(t, by, "nodes", doctor.Warn, "answers 401", "rabbitmqctl set_user_tags 'test-")
 		for _, f := range by {
 			if strings.Contains(f.Found+f.Fix, "canary") {
 				t.Errorf("a password is shown: %+v", f)
@@ -321,7 +298,7 @@ func TestADoctorSaysWhatIsWrongWithNodesOfRabbitMQ(t *testing.T) {
 		"no API":                 {map[string]any{"overview": http.StatusBadGateway}, "management", doctor.Warn, "answers 502", "look again"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			says(t, diagnose(t, planted(t, at, c.answers), rabbitmq.DoctorConfig{Topics: []string{"none-" + settle.NewID()}}), c.check, c.verdict, c.found, c.fix)
+			doctortest.Says(t, diagnose(t, planted(t, at, c.answers), rabbitmq.DoctorConfig{Topics: []string{"none-" + settle.NewID()}}), c.check, c.verdict, c.found, c.fix)
 		})
 	}
 }
@@ -348,7 +325,7 @@ func TestADoctorCountsTheMembersOfQueues(t *testing.T) {
 	} {
 		queue := map[string]any{"name": r.topic + ".g.0", "type": "quorum", "durable": true, "members": c.members, "online": c.online}
 		at := planted(t, r.at, map[string]any{"queues//": map[string]any{"items": []any{queue}, "page_count": 1}})
-		says(t, diagnose(t, at, cfg), c.check, c.verdict, c.found, "")
+		doctortest.Says(t, diagnose(t, at, cfg), c.check, c.verdict, c.found, "")
 	}
 }
 
@@ -376,20 +353,5 @@ func TestTheDocumentListsEachCheckOfRabbitMQ(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../../docs/doctor.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var listed, has []string
-	for line := range strings.Lines(string(page)) {
-		if cells := strings.Split(line, "|"); strings.HasPrefix(line, "| `") && len(cells) == 5 && strings.TrimSpace(cells[2]) == "RabbitMQ" {
-			listed = append(listed, strings.Trim(cells[1], " `"))
-		}
-	}
-	for _, f := range found {
-		has = append(has, f.Check)
-	}
-	if strings.Join(listed, " ") != strings.Join(has, " ") {
-		t.Errorf("listed are\n%v, and there are\n%v", listed, has)
-	}
+	doctortest.Listed(t, "../../docs/doctor.md", "RabbitMQ", found)
 }

@@ -94,17 +94,7 @@ func (d *Doctor) examine(ctx context.Context, checks func(*examination) []check)
 // check is one thing that is looked at, and what it matters for.
 type check struct {
 	name, why string
-	look      func(ctx context.Context) (diagnosis, error)
-}
-
-// diagnosis is what a check has seen. The zero verdict is OK.
-type diagnosis struct {
-	verdict    doctor.Verdict
-	found, fix string
-}
-
-func sound(format string, args ...any) diagnosis {
-	return diagnosis{found: fmt.Sprintf(format, args...)}
+	look      func(ctx context.Context) (doctor.Diagnosis, error)
 }
 
 // problems collects what one check has found.
@@ -114,11 +104,11 @@ func (p *problems) add(found, fix string) {
 	p.found, p.fixes = append(p.found, found), append(p.fixes, fix)
 }
 
-func (p *problems) diagnosis(verdict doctor.Verdict, good string, args ...any) diagnosis {
+func (p *problems) diagnosis(verdict doctor.Verdict, good string, args ...any) doctor.Diagnosis {
 	if len(p.found) == 0 {
-		return sound(good, args...)
+		return doctor.Sound(good, args...)
 	}
-	return diagnosis{verdict, strings.Join(p.found, "; "), strings.Join(slices.Compact(p.fixes), "; ")}
+	return doctor.Diagnose(verdict, strings.Join(p.found, "; "), strings.Join(slices.Compact(p.fixes), "; "))
 }
 
 func (x *examination) run(ctx context.Context, c check) doctor.Finding {
@@ -126,12 +116,9 @@ func (x *examination) run(ctx context.Context, c check) doctor.Finding {
 	defer cancel()
 	r, err := c.look(ctx)
 	if err != nil {
-		r = diagnosis{doctor.Warn, "can't be looked at: " + explain(err).Error(), "mend what schema, tables and privileges name, and look again; or give it more time on a quiet server"}
+		r = doctor.Unseen(explain(err).Error(), "mend what schema, tables and privileges name, and look again; or give it more time on a quiet server")
 	}
-	if r.verdict == "" {
-		r.verdict = doctor.OK
-	}
-	return doctor.Finding{Check: c.name, Verdict: r.verdict, Found: r.found, Why: c.why, Fix: r.fix}
+	return r.Of(c.name, c.why)
 }
 
 // examination is one look at one database.

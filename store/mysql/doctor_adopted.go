@@ -71,17 +71,18 @@ func (x *examination) adoptedTypes(ctx context.Context) (map[string]string, erro
 	return types, err
 }
 
-func (x *examination) adoption(ctx context.Context) (diagnosis, error) {
+func (x *examination) adoption(ctx context.Context) (doctor.Diagnosis, error) {
 	types, err := x.adoptedTypes(ctx)
 	table := x.adopted.plainName()
 	switch {
 	case err != nil:
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	case len(types) == 0:
-		return diagnosis{doctor.Bad, fmt.Sprintf("the table %s is gone, or %s has no right to it", table, x.url.User),
-			"rename it back, or grant what privileges names; or settle migrate --adopt --table … with a new database in the URL, for the table that has taken its place"}, nil
+		return doctor.Diagnose(doctor.Bad, fmt.Sprintf("the table %s is gone, or %s has no right to it", table, x.url.User),
+				"rename it back, or grant what privileges names; or settle migrate --adopt --table … with a new database in the URL, for the table that has taken its place"),
+			nil
 	case !x.finished:
-		return diagnosis{doctor.Bad, "the adoption is not finished", "settle migrate --adopt --yes"}, nil
+		return doctor.Diagnose(doctor.Bad, "the adoption is not finished", "settle migrate --adopt --yes"), nil
 	}
 	var p problems
 	verdict := doctor.Warn
@@ -95,7 +96,7 @@ func (x *examination) adoption(ctx context.Context) (diagnosis, error) {
 	}
 	minor := len(p.found)
 	if err := x.adoptedEngine(ctx, &p); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if err = x.strangeWords(ctx, &p, types); len(p.found) > minor {
 		verdict = doctor.Bad
@@ -197,22 +198,22 @@ func (x *examination) adoptedIndexes(ctx context.Context, p *problems) error {
 	return nil
 }
 
-func (x *examination) payload(ctx context.Context) (diagnosis, error) {
+func (x *examination) payload(ctx context.Context) (doctor.Diagnosis, error) {
 	types, err := x.adoptedTypes(ctx)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	table := x.adopted.table()
 	switch typed := types["payload"]; baseType(typed) {
 	case "json":
 		if !x.server.mariadb {
-			return diagnosis{doctor.Warn, "json: keys are sorted, spaces set, 1E+3 becomes 1000, of two equal keys one is dropped", "let nobody sign or compare the payload's bytes, or write them to a column of type LONGTEXT"}, nil
+			return doctor.Diagnose(doctor.Warn, "json: keys are sorted, spaces set, 1E+3 becomes 1000, of two equal keys one is dropped", "let nobody sign or compare the payload's bytes, or write them to a column of type LONGTEXT"), nil
 		}
-		return sound("json, which the server keeps as it was written"), nil
+		return doctor.Sound("json, which the server keeps as it was written"), nil
 	case "varchar", "char", "varbinary", "tinytext", "tinyblob", "text", "blob":
-		return diagnosis{doctor.Warn, typed + ": a longer payload fails the business transaction", "ALTER TABLE " + table + " MODIFY COLUMN payload MEDIUMTEXT NOT NULL"}, nil
+		return doctor.Diagnose(doctor.Warn, typed+": a longer payload fails the business transaction", "ALTER TABLE "+table+" MODIFY COLUMN payload MEDIUMTEXT NOT NULL"), nil
 	default:
-		return sound("%s keeps what was written", orMissing(typed)), nil
+		return doctor.Sound("%s keeps what was written", orMissing(typed)), nil
 	}
 }
 
@@ -247,13 +248,13 @@ func (x *examination) strays(ctx context.Context) (all []stray, err error) {
 	return all, err
 }
 
-func (x *examination) setBack(ctx context.Context) (diagnosis, error) {
+func (x *examination) setBack(ctx context.Context) (doctor.Diagnosis, error) {
 	if !x.adopted.sweepable() || !x.adopted.StatusIndex {
-		return sound("the status is not looked at"), nil
+		return doctor.Sound("the status is not looked at"), nil
 	}
 	all, err := x.strays(ctx)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	var again, dead, tried []string
 	for _, s := range all {

@@ -21,7 +21,7 @@ func (x *examination) sessionDefaults() []check {
 	}
 }
 
-func (x *examination) sqlMode(context.Context) (diagnosis, error) {
+func (x *examination) sqlMode(context.Context) (doctor.Diagnosis, error) {
 	mode := x.settings["sql_mode"]
 	var p problems
 	if !strings.Contains(mode, "STRICT_ALL_TABLES") && !strings.Contains(mode, "STRICT_TRANS_TABLES") {
@@ -33,18 +33,18 @@ func (x *examination) sqlMode(context.Context) (diagnosis, error) {
 	return p.diagnosis(doctor.Warn, "%s", mode), nil
 }
 
-func (x *examination) isolation(context.Context) (diagnosis, error) {
+func (x *examination) isolation(context.Context) (doctor.Diagnosis, error) {
 	name, v := "transaction_isolation", x.settings["transaction_isolation"]
 	if v == "" {
 		name, v = "tx_isolation", x.settings["tx_isolation"]
 	}
 	switch v {
 	case "SERIALIZABLE":
-		return diagnosis{doctor.Warn, v + ": each plain read locks what it reads", setGlobal(name, "'READ-COMMITTED'")}, nil
+		return doctor.Diagnose(doctor.Warn, v+": each plain read locks what it reads", setGlobal(name, "'READ-COMMITTED'")), nil
 	case "READ-UNCOMMITTED":
-		return diagnosis{doctor.Warn, v + ": sessions see what may be rolled back", setGlobal(name, "'READ-COMMITTED'")}, nil
+		return doctor.Diagnose(doctor.Warn, v+": sessions see what may be rolled back", setGlobal(name, "'READ-COMMITTED'")), nil
 	}
-	return sound("%s", v), nil
+	return doctor.Sound("%s", v), nil
 }
 
 // Of a packet: an event of a megabyte, which is what brokers take, may be twice
@@ -54,44 +54,44 @@ const (
 	tinyPacket  = 4 << 20
 )
 
-func (x *examination) maxPacket(context.Context) (diagnosis, error) {
+func (x *examination) maxPacket(context.Context) (doctor.Diagnosis, error) {
 	n := x.number("max_allowed_packet")
 	found, fix := fmt.Sprintf("%d bytes", n), setGlobal("max_allowed_packet", "67108864")+"; connections that are open keep theirs"
 	switch {
 	case n < tinyPacket:
-		return diagnosis{doctor.Bad, found, fix}, nil
+		return doctor.Diagnose(doctor.Bad, found, fix), nil
 	case n < smallPacket:
-		return diagnosis{doctor.Warn, found, fix}, nil
+		return doctor.Diagnose(doctor.Warn, found, fix), nil
 	}
-	return sound("%s", found), nil
+	return doctor.Sound("%s", found), nil
 }
 
 // poolIdle is for how many seconds pools usually keep a connection. Settle's
 // go by what the server says when they are opened.
 const poolIdle = 60
 
-func (x *examination) waitTimeout(context.Context) (diagnosis, error) {
+func (x *examination) waitTimeout(context.Context) (doctor.Diagnosis, error) {
 	n := x.number("wait_timeout")
 	if n <= poolIdle {
-		return diagnosis{doctor.Warn, fmt.Sprintf("%d s, and pools usually keep a connection for %d s or more", n, poolIdle), setGlobal("wait_timeout", "600")}, nil
+		return doctor.Diagnose(doctor.Warn, fmt.Sprintf("%d s, and pools usually keep a connection for %d s or more", n, poolIdle), setGlobal("wait_timeout", "600")), nil
 	}
-	return sound("%d s", n), nil
+	return doctor.Sound("%d s", n), nil
 }
 
 // shortGroup is less than a payload may have.
 const shortGroup = 1 << 20
 
-func (x *examination) groupConcat(context.Context) (diagnosis, error) {
+func (x *examination) groupConcat(context.Context) (doctor.Diagnosis, error) {
 	n := x.number("group_concat_max_len")
 	if n < shortGroup {
-		return diagnosis{doctor.Warn, fmt.Sprintf("after %d bytes", n), setGlobal("group_concat_max_len", "1048576")}, nil
+		return doctor.Diagnose(doctor.Warn, fmt.Sprintf("after %d bytes", n), setGlobal("group_concat_max_len", "1048576")), nil
 	}
-	return sound("after %d bytes", n), nil
+	return doctor.Sound("after %d bytes", n), nil
 }
 
 const zoneNow = `SELECT TIMESTAMPDIFF(MINUTE, UTC_TIMESTAMP(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', @@global.time_zone))`
 
-func (x *examination) timeZone(ctx context.Context) (diagnosis, error) {
+func (x *examination) timeZone(ctx context.Context) (doctor.Diagnosis, error) {
 	zone := x.settings["time_zone"]
 	said := zone
 	if zone == "SYSTEM" {
@@ -99,10 +99,10 @@ func (x *examination) timeZone(ctx context.Context) (diagnosis, error) {
 	}
 	var minutes intColumn
 	if err := x.db.QueryRowContext(ctx, zoneNow).Scan(&minutes); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if minutes.set && minutes.int64 == 0 {
-		return sound("%s, which is UTC now", said), nil
+		return doctor.Sound("%s, which is UTC now", said), nil
 	}
-	return diagnosis{doctor.Warn, said + " is not UTC", setGlobal("time_zone", "'+00:00'") + "; or UTC_TIMESTAMP(6) instead of NOW() wherever another program fills a time of Settle's tables"}, nil
+	return doctor.Diagnose(doctor.Warn, said+" is not UTC", setGlobal("time_zone", "'+00:00'")+"; or UTC_TIMESTAMP(6) instead of NOW() wherever another program fills a time of Settle's tables"), nil
 }

@@ -23,36 +23,36 @@ const (
 // pooledIDs looks at the newest ids: whoever takes them in blocks leaves jumps
 // to the same place of a block. A server that steps (auto_increment_increment)
 // makes each id a jump.
-func (x *examination) pooledIDs(ctx context.Context) (diagnosis, error) {
+func (x *examination) pooledIDs(ctx context.Context) (doctor.Diagnosis, error) {
 	var extra string
 	var next uint64
 	database, table, named := x.outboxAt()
 	err := x.db.QueryRowContext(ctx, outboxCounter, database, table).Scan(&extra, &next)
 	if errors.Is(err, sql.ErrNoRows) {
-		return sound("there is no %s whose rows have numbers", named), nil
+		return doctor.Sound("there is no %s whose rows have numbers", named), nil
 	}
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	var ids []int64
 	var id int64
 	if err := each(ctx, x.db, []any{&id}, func() { ids = append(ids, id) }, recentIDs); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	slices.Reverse(ids)
 	sequence, step, start, err := x.sequence(ctx)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	block := outboxlog.BlockSize(ids, step, start)
 	if block <= 1 {
-		return sound("none seen in %d ids", len(ids)), nil
+		return doctor.Sound("none seen in %d ids", len(ids)), nil
 	}
 	fix := "GenerationType.IDENTITY, or allocationSize = 1 in @SequenceGenerator or @TableGenerator"
 	if step > 1 {
 		fix += fmt.Sprintf("; then ALTER SEQUENCE %s INCREMENT 1", sequence)
 	}
-	return diagnosis{doctor.Bad, fmt.Sprintf("ids of %s are taken in blocks of %d", named, block), fix}, nil
+	return doctor.Diagnose(doctor.Bad, fmt.Sprintf("ids of %s are taken in blocks of %d", named, block), fix), nil
 }
 
 // sequence is where an application may take the outbox's ids from; step is 1

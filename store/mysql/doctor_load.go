@@ -28,10 +28,10 @@ FROM t_outbox_lease l WHERE l.epoch > 0%s ORDER BY l.lane`
 // lanesSince is the version of the schema from which on there are several lanes.
 const lanesSince = 5
 
-func (x *examination) relay(ctx context.Context) (diagnosis, error) {
+func (x *examination) relay(ctx context.Context) (doctor.Diagnosis, error) {
 	var has bool
 	if err := x.db.QueryRowContext(ctx, hasTables).Scan(&has); err != nil || !has {
-		return sound("no relay has been here"), err
+		return doctor.Sound("no relay has been here"), err
 	}
 	living := ""
 	if x.version >= lanesSince {
@@ -66,7 +66,7 @@ const oldTransactions = `SELECT p.id, p.user, p.host, p.command, TIMESTAMPDIFF(S
 FROM information_schema.innodb_trx x JOIN information_schema.processlist p ON p.id = x.trx_mysql_thread_id
 WHERE p.db = DATABASE() AND p.id <> CONNECTION_ID() HAVING age > ? ORDER BY age DESC LIMIT 10`
 
-func (x *examination) openTransactions(ctx context.Context) (diagnosis, error) {
+func (x *examination) openTransactions(ctx context.Context) (doctor.Diagnosis, error) {
 	var p problems
 	var thread, age int64
 	var user, host, command string
@@ -78,10 +78,10 @@ func (x *examination) openTransactions(ctx context.Context) (diagnosis, error) {
 		p.add(fmt.Sprintf("connection %d of %s from %s: %s, open for %s", thread, user, host, state, time.Duration(age)*time.Second), fmt.Sprintf("KILL %d", thread))
 	}, oldTransactions, x.cfg.Stale.Seconds())
 	if hasCode(err, codeNoProcess) {
-		return diagnosis{doctor.Warn, "hidden from " + x.url.User, "GRANT PROCESS ON *.* TO " + x.account}, nil
+		return doctor.Diagnose(doctor.Warn, "hidden from "+x.url.User, "GRANT PROCESS ON *.* TO "+x.account), nil
 	}
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	return p.diagnosis(doctor.Warn, "none older than %s", x.cfg.Stale), nil
 }
@@ -91,18 +91,18 @@ const historyLength = `SELECT count FROM information_schema.innodb_metrics WHERE
 // longHistory is more than a busy server has without an old transaction.
 const longHistory = 1_000_000
 
-func (x *examination) history(ctx context.Context) (diagnosis, error) {
+func (x *examination) history(ctx context.Context) (doctor.Diagnosis, error) {
 	var n int64
 	err := x.db.QueryRowContext(ctx, historyLength).Scan(&n)
 	switch {
 	case hasCode(err, codeNoProcess):
-		return diagnosis{doctor.Warn, "hidden from " + x.url.User, "GRANT PROCESS ON *.* TO " + x.account}, nil
+		return doctor.Diagnose(doctor.Warn, "hidden from "+x.url.User, "GRANT PROCESS ON *.* TO "+x.account), nil
 	case err != nil:
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	case n > longHistory:
-		return diagnosis{doctor.Warn, fmt.Sprintf("%d transactions are not purged", n), "end what open_transactions names, in other databases too, and wait"}, nil
+		return doctor.Diagnose(doctor.Warn, fmt.Sprintf("%d transactions are not purged", n), "end what open_transactions names, in other databases too, and wait"), nil
 	}
-	return sound("%d transactions are not purged", n), nil
+	return doctor.Sound("%d transactions are not purged", n), nil
 }
 
 const (
@@ -111,17 +111,17 @@ const (
 	ownLimit         = `SELECT @@session.max_user_connections`
 )
 
-func (x *examination) connections(ctx context.Context) (diagnosis, error) {
+func (x *examination) connections(ctx context.Context) (doctor.Diagnosis, error) {
 	var name string
 	var used, own, limit int64
 	if err := x.db.QueryRowContext(ctx, countConnections).Scan(&name, &used); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if err := x.db.QueryRowContext(ctx, countOwn).Scan(&own); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if err := x.db.QueryRowContext(ctx, ownLimit).Scan(&limit); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	need, server := int64(x.cfg.Connections), x.number("max_connections")
 	verdict := doctor.Warn
@@ -148,14 +148,14 @@ func (x *examination) connections(ctx context.Context) (diagnosis, error) {
 const databaseTime = `SELECT UTC_TIMESTAMP(6)`
 
 // clockSkew compares with the middle of the quickest of a few questions.
-func (x *examination) clockSkew(ctx context.Context) (diagnosis, error) {
+func (x *examination) clockSkew(ctx context.Context) (doctor.Diagnosis, error) {
 	var skew time.Duration
 	quickest := time.Duration(-1)
 	for range 5 {
 		var there timeColumn
 		asked := x.cfg.Clock()
 		if err := x.db.QueryRowContext(ctx, databaseTime).Scan(&there); err != nil {
-			return diagnosis{}, err
+			return doctor.Diagnosis{}, err
 		}
 		took := x.cfg.Clock().Sub(asked)
 		if quickest < 0 || took < quickest {
@@ -170,9 +170,9 @@ func (x *examination) clockSkew(ctx context.Context) (diagnosis, error) {
 	said := fmt.Sprintf("the database's clock is %s %s this machine's", away.Round(time.Millisecond), word)
 	switch fix := "let both follow the same time servers (chrony, systemd-timesyncd)"; {
 	case away > time.Minute+quickest:
-		return diagnosis{doctor.Bad, said, fix}, nil
+		return doctor.Diagnose(doctor.Bad, said, fix), nil
 	case away > time.Second+quickest:
-		return diagnosis{doctor.Warn, said, fix}, nil
+		return doctor.Diagnose(doctor.Warn, said, fix), nil
 	}
-	return sound("they differ by less than %s", (away + quickest + time.Millisecond).Round(time.Millisecond)), nil
+	return doctor.Sound("they differ by less than %s", (away + quickest + time.Millisecond).Round(time.Millisecond)), nil
 }

@@ -35,20 +35,20 @@ func claimsRows(table string) *regexp.Regexp {
 
 // oldRelay: that another relay works shows in rows that were updated, and in
 // statements that run while it is looked.
-func (x *examination) oldRelay(ctx context.Context) (diagnosis, error) {
+func (x *examination) oldRelay(ctx context.Context) (doctor.Diagnosis, error) {
 	// Of a table that was there before Settle it marks the rows, too, from
 	// sessions in a database of its own.
 	database, table, _ := x.outboxAt()
 	var marked bool
 	if err := x.db.QueryRowContext(ctx, hasStatus, database, table).Scan(&marked); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	updates, claims := updatesOutbox(table), claimsRows(table)
 	var evidence []string
 	if x.adopted != nil {
 		traces, err := x.foreignTraces(ctx)
 		if err != nil {
-			return diagnosis{}, err
+			return doctor.Diagnosis{}, err
 		}
 		if traces != "" {
 			evidence = append(evidence, traces)
@@ -56,7 +56,7 @@ func (x *examination) oldRelay(ctx context.Context) (diagnosis, error) {
 	}
 	updated, counted, err := x.updated(ctx, database, table)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if updated > 0 && !marked {
 		evidence = append(evidence, fmt.Sprintf("rows of t_outbox_event were updated %d times", updated))
@@ -72,16 +72,16 @@ func (x *examination) oldRelay(ctx context.Context) (diagnosis, error) {
 			}
 		}, runningStatements, database)
 		if err != nil {
-			return diagnosis{}, err
+			return doctor.Diagnosis{}, err
 		}
 	}
 	if len(evidence) > 0 {
-		return diagnosis{doctor.Bad, strings.Join(evidence, "; "), "stop the relay that was there before, then let Settle's run (SHOW FULL PROCESSLIST shows who it is)"}, nil
+		return doctor.Diagnose(doctor.Bad, strings.Join(evidence, "; "), "stop the relay that was there before, then let Settle's run (SHOW FULL PROCESSLIST shows who it is)"), nil
 	}
 	if !counted {
-		return sound("none seen at this moment; the server does not count updates for %s (performance_schema)", x.url.User), nil
+		return doctor.Sound("none seen at this moment; the server does not count updates for %s (performance_schema)", x.url.User), nil
 	}
-	return sound("none seen"), nil
+	return doctor.Sound("none seen"), nil
 }
 
 // looksForRelays is how often the running statements are looked at: each is

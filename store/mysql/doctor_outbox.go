@@ -27,24 +27,24 @@ const (
  ON t.table_schema = c.table_schema AND t.table_name = c.table_name WHERE c.table_schema = ? AND c.table_name = ? AND c.column_name = 'id'`
 )
 
-func (x *examination) outboxID(ctx context.Context) (diagnosis, error) {
+func (x *examination) outboxID(ctx context.Context) (doctor.Diagnosis, error) {
 	var extra string
 	var next uint64
 	database, table, name := x.outboxAt()
 	err := x.db.QueryRowContext(ctx, outboxCounter, database, table).Scan(&extra, &next)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return sound("there is no %s whose rows have numbers", name), nil
+		return doctor.Sound("there is no %s whose rows have numbers", name), nil
 	case err != nil:
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	case !strings.Contains(extra, "auto_increment") && x.adopted != nil:
-		return diagnosis{doctor.Warn, "ids of " + name + " are given by its programs", "give them in the order in which transactions commit, one by one; or let the table do it: ALTER TABLE " + name + " MODIFY COLUMN id BIGINT NOT NULL AUTO_INCREMENT"}, nil
+		return doctor.Diagnose(doctor.Warn, "ids of "+name+" are given by its programs", "give them in the order in which transactions commit, one by one; or let the table do it: ALTER TABLE "+name+" MODIFY COLUMN id BIGINT NOT NULL AUTO_INCREMENT"), nil
 	case !strings.Contains(extra, "auto_increment"):
-		return diagnosis{doctor.Bad, "id of t_outbox_event is not AUTO_INCREMENT", "ALTER TABLE t_outbox_event MODIFY COLUMN id BIGINT NOT NULL AUTO_INCREMENT"}, nil
+		return doctor.Diagnose(doctor.Bad, "id of t_outbox_event is not AUTO_INCREMENT", "ALTER TABLE t_outbox_event MODIFY COLUMN id BIGINT NOT NULL AUTO_INCREMENT"), nil
 	case next > math.MaxInt64/10*8:
-		return diagnosis{doctor.Warn, fmt.Sprintf("the next id is %d: a program has chosen a high one", next), "stop the program that chooses ids itself; the relay reads no others behind the highest"}, nil
+		return doctor.Diagnose(doctor.Warn, fmt.Sprintf("the next id is %d: a program has chosen a high one", next), "stop the program that chooses ids itself; the relay reads no others behind the highest"), nil
 	}
-	return sound("the table gives them, %d is next", next), nil
+	return doctor.Sound("the table gives them, %d is next", next), nil
 }
 
 const (
@@ -74,33 +74,33 @@ func (x *examination) position(ctx context.Context) (readers []relay.Reader, err
 	return readers, nil
 }
 
-func (x *examination) generation(ctx context.Context) (diagnosis, error) {
+func (x *examination) generation(ctx context.Context) (doctor.Diagnosis, error) {
 	readers, err := x.position(ctx)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if len(readers) == 0 {
-		return sound("no relay has been here"), nil
+		return doctor.Sound("no relay has been here"), nil
 	}
 	var given int64
 	if err := x.db.QueryRowContext(ctx, x.reading(givenUpTo)).Scan(&given); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	fix := "restore the table with all side tables from one moment; or decide where the relay goes on: settle outbox restart SERVICE shows what there is and the choices"
 	for _, r := range readers {
 		if given < r.Cursor {
-			return diagnosis{doctor.Bad, fmt.Sprintf("the relay has read up to id %d, the table has given no more than %d", r.Cursor, given), fix}, nil
+			return doctor.Diagnose(doctor.Bad, fmt.Sprintf("the relay has read up to id %d, the table has given no more than %d", r.Cursor, given), fix), nil
 		}
 		var event string
 		err := x.db.QueryRowContext(ctx, eventAt, r.Cursor).Scan(&event)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return diagnosis{}, err
+			return doctor.Diagnosis{}, err
 		}
 		if event != "" && r.CursorEvent != "" && event != r.CursorEvent {
-			return diagnosis{doctor.Bad, fmt.Sprintf("the relay has read event %s at id %d, and there is %s now", r.CursorEvent, r.Cursor, event), fix}, nil
+			return doctor.Diagnose(doctor.Bad, fmt.Sprintf("the relay has read event %s at id %d, and there is %s now", r.CursorEvent, r.Cursor, event), fix), nil
 		}
 	}
-	return sound("the relay's position, id %d, is of this table", readers[0].Cursor), nil
+	return doctor.Sound("the relay's position, id %d, is of this table", readers[0].Cursor), nil
 }
 
 // neverSentRows is how many events are looked at, the newest ones.
@@ -127,10 +127,10 @@ type unsent struct {
 
 // neverSent: a row is sent if a checkpoint says where the broker has it. One in
 // a side table, a gap or a dead letter is known to be another case.
-func (x *examination) neverSent(ctx context.Context) (diagnosis, error) {
+func (x *examination) neverSent(ctx context.Context) (doctor.Diagnosis, error) {
 	readers, err := x.position(ctx)
 	if err != nil || len(readers) == 0 {
-		return sound("no relay has been here"), err
+		return doctor.Sound("no relay has been here"), err
 	}
 	highest := int64(0)
 	for _, r := range readers {
@@ -138,7 +138,7 @@ func (x *examination) neverSent(ctx context.Context) (diagnosis, error) {
 	}
 	looked, missed, err := x.compareSent(ctx, highest)
 	if err != nil || len(missed) == 0 {
-		return sound("none of %d", looked), err
+		return doctor.Sound("none of %d", looked), err
 	}
 	var events, values []string
 	for _, u := range missed[:min(len(missed), 20)] {
@@ -147,8 +147,9 @@ func (x *examination) neverSent(ctx context.Context) (diagnosis, error) {
 	if len(missed) > len(events) {
 		events = append(events, "…")
 	}
-	return diagnosis{doctor.Bad, fmt.Sprintf("%d of %d were never acknowledged: %s", len(missed), looked, strings.Join(events, ", ")),
-		"INSERT INTO t_outbox_extra (id, reason, added_at) VALUES " + strings.Join(values, ", ")}, nil
+	return doctor.Diagnose(doctor.Bad, fmt.Sprintf("%d of %d were never acknowledged: %s", len(missed), looked, strings.Join(events, ", ")),
+			"INSERT INTO t_outbox_extra (id, reason, added_at) VALUES "+strings.Join(values, ", ")),
+		nil
 }
 
 // compareSent reads both sides in one snapshot.

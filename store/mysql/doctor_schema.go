@@ -29,27 +29,27 @@ func (x *examination) schemaChecks() []check {
 
 const newestVersion = `SELECT coalesce(max(version_id), 0) FROM ` + migrate.Table
 
-func (x *examination) schemaVersion(ctx context.Context) (diagnosis, error) {
+func (x *examination) schemaVersion(ctx context.Context) (doctor.Diagnosis, error) {
 	var found bool
 	if err := x.db.QueryRowContext(ctx, hasOwn).Scan(&found); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if found {
 		if err := x.db.QueryRowContext(ctx, newestVersion).Scan(&x.version); err != nil {
-			return diagnosis{}, err
+			return doctor.Diagnosis{}, err
 		}
 	}
 	last := lastVersion(x.things)
 	fix := "settle migrate --db URL, or --dry-run for the SQL; it goes on where an earlier one stopped"
 	switch {
 	case x.version == 0:
-		return diagnosis{doctor.Bad, "no tables of Settle in database " + x.url.DBName, fix}, nil
+		return doctor.Diagnose(doctor.Bad, "no tables of Settle in database "+x.url.DBName, fix), nil
 	case x.version < last:
-		return diagnosis{doctor.Bad, fmt.Sprintf("version %d, this program knows %d", x.version, last), fix}, nil
+		return doctor.Diagnose(doctor.Bad, fmt.Sprintf("version %d, this program knows %d", x.version, last), fix), nil
 	case x.version > last:
-		return diagnosis{doctor.Bad, fmt.Sprintf("version %d, this program knows only %d", x.version, last), "use the program that migrated it, or a later one"}, nil
+		return doctor.Diagnose(doctor.Bad, fmt.Sprintf("version %d, this program knows only %d", x.version, last), "use the program that migrated it, or a later one"), nil
 	}
-	return sound("version %d in database %s", x.version, x.url.DBName), nil
+	return doctor.Sound("version %d in database %s", x.version, x.url.DBName), nil
 }
 
 // expected are the things that the present version should have.
@@ -82,16 +82,16 @@ func (x *examination) columns(ctx context.Context) (map[[2]string]columnShape, e
 // widths are how many digits a client shows, which says nothing of the type.
 var widths = regexp.MustCompile(`^(bigint|int)\(\d+\)`)
 
-func (x *examination) tables(ctx context.Context) (diagnosis, error) {
+func (x *examination) tables(ctx context.Context) (doctor.Diagnosis, error) {
 	things := x.expected(wantTable, wantColumn, wantView)
 	there := map[string]bool{}
 	var name string
 	if err := each(ctx, x.db, []any{&name}, func() { there[name] = true }, presentTables); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	columns, err := x.columns(ctx)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	var p problems
 	for _, w := range things {
@@ -110,15 +110,15 @@ func (x *examination) tables(ctx context.Context) (diagnosis, error) {
 	return p.diagnosis(doctor.Bad, "%d tables, columns and views are there", len(things)), nil
 }
 
-func (x *examination) indexes(ctx context.Context) (diagnosis, error) {
+func (x *examination) indexes(ctx context.Context) (doctor.Diagnosis, error) {
 	things := x.expected(wantIndex)
 	there, tables := map[[2]string]bool{}, map[string]bool{}
 	var table, name string
 	if err := each(ctx, x.db, []any{&table, &name}, func() { there[[2]string{table, name}] = true }, presentIndexes); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if err := each(ctx, x.db, []any{&name}, func() { tables[name] = true }, presentTables); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	good := "%d indexes are there"
 	search := func(w wanted) bool { return w.table == "t_outbox_event" && slices.Contains(searchIndexNames(), w.name) }
@@ -134,15 +134,15 @@ func (x *examination) indexes(ctx context.Context) (diagnosis, error) {
 		}
 	}
 	if err := x.adoptedIndexes(ctx, &p); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	return p.diagnosis(doctor.Bad, good, len(things)), nil
 }
 
-func (x *examination) collations(ctx context.Context) (diagnosis, error) {
+func (x *examination) collations(ctx context.Context) (doctor.Diagnosis, error) {
 	columns, err := x.columns(ctx)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	var p problems
 	n := 0
@@ -164,7 +164,7 @@ WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' AND engine <> 'Inn
 
 // engines: those of the business count too, because consumers write there what
 // must be there once.
-func (x *examination) engines(ctx context.Context) (diagnosis, error) {
+func (x *examination) engines(ctx context.Context) (doctor.Diagnosis, error) {
 	ours := map[string]bool{migrate.Table: true}
 	for _, w := range x.things {
 		ours[w.table] = true
@@ -190,10 +190,10 @@ const (
 	probeDelete = `EXPLAIN DELETE FROM %s WHERE false`
 )
 
-func (x *examination) privileges(ctx context.Context) (diagnosis, error) {
+func (x *examination) privileges(ctx context.Context) (doctor.Diagnosis, error) {
 	columns, err := x.columns(ctx)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	lacking, n := map[string][]string{}, 0
 	last := ""
@@ -205,7 +205,7 @@ func (x *examination) privileges(ctx context.Context) (diagnosis, error) {
 		n++
 		missing, err := x.missingRights(ctx, w)
 		if err != nil {
-			return diagnosis{}, err
+			return doctor.Diagnosis{}, err
 		}
 		if len(missing) > 0 {
 			rights := strings.Join(missing, ", ")
@@ -221,7 +221,7 @@ func (x *examination) privileges(ctx context.Context) (diagnosis, error) {
 		p.add(fmt.Sprintf("%s lacks %s on %s", x.url.User, rights, strings.Join(lacking[rights], ", ")), strings.Join(grants, "; "))
 	}
 	if err := x.adoptedRights(ctx, &p); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	return p.diagnosis(doctor.Bad, "%s has every right it needs on %d tables and views", x.url.User, n), nil
 }
@@ -272,11 +272,11 @@ const (
 	codeNoColumnRight = 1143
 )
 
-func (x *examination) processRight(ctx context.Context) (diagnosis, error) {
+func (x *examination) processRight(ctx context.Context) (doctor.Diagnosis, error) {
 	var n int
 	err := x.db.QueryRowContext(ctx, probeProcess).Scan(&n)
 	if hasCode(err, codeNoProcess) {
-		return diagnosis{doctor.Warn, x.url.User + " lacks PROCESS", "GRANT PROCESS ON *.* TO " + x.account}, nil
+		return doctor.Diagnose(doctor.Warn, x.url.User+" lacks PROCESS", "GRANT PROCESS ON *.* TO "+x.account), nil
 	}
-	return sound("%s has it", x.url.User), err
+	return doctor.Sound("%s has it", x.url.User), err
 }

@@ -44,30 +44,30 @@ func (x *examination) number(name string) int64 {
 	return n
 }
 
-func (x *examination) serverVersion(context.Context) (diagnosis, error) {
+func (x *examination) serverVersion(context.Context) (doctor.Diagnosis, error) {
 	oldest, kind := oldestMySQL, "MySQL"
 	if x.server.mariadb {
 		oldest, kind = oldestMariaDB, "MariaDB"
 	}
 	if older(x.server.version, oldest) {
-		return diagnosis{doctor.Bad, kind + " " + x.server.version, "move to " + oldest + " or newer"}, nil
+		return doctor.Diagnose(doctor.Bad, kind+" "+x.server.version, "move to "+oldest+" or newer"), nil
 	}
-	return sound("%s %s", kind, x.server.version), nil
+	return doctor.Sound("%s %s", kind, x.server.version), nil
 }
 
-func (x *examination) writable(context.Context) (diagnosis, error) {
+func (x *examination) writable(context.Context) (doctor.Diagnosis, error) {
 	for _, name := range []string{"innodb_read_only", "super_read_only", "read_only"} {
 		if x.on(name) {
-			return diagnosis{doctor.Bad, name + " is on: a replica", "give the URL of the primary, or on one that was promoted: SET GLOBAL " + name + " = OFF"}, nil
+			return doctor.Diagnose(doctor.Bad, name+" is on: a replica", "give the URL of the primary, or on one that was promoted: SET GLOBAL "+name+" = OFF"), nil
 		}
 	}
-	return sound("a primary"), nil
+	return doctor.Sound("a primary"), nil
 }
 
-func (x *examination) flushLog(context.Context) (diagnosis, error) {
+func (x *examination) flushLog(context.Context) (doctor.Diagnosis, error) {
 	v := x.settings["innodb_flush_log_at_trx_commit"]
 	if method := strings.ToLower(x.settings["innodb_flush_method"]); method == "nosync" || method == "littlesync" {
-		return diagnosis{doctor.Bad, v + ", but innodb_flush_method is " + method + ": the disk is not asked", "take innodb_flush_method out of the server's file, and restart it"}, nil
+		return doctor.Diagnose(doctor.Bad, v+", but innodb_flush_method is "+method+": the disk is not asked", "take innodb_flush_method out of the server's file, and restart it"), nil
 	}
 	lost := ""
 	switch v {
@@ -76,63 +76,64 @@ func (x *examination) flushLog(context.Context) (diagnosis, error) {
 	case "2":
 		lost = ": up to a second of commits is lost when the machine does, with its power or in a crash"
 	case "1", "3": // MariaDB's 3 writes more often
-		return sound("%s", v), nil
+		return doctor.Sound("%s", v), nil
 	}
-	return diagnosis{doctor.Bad, v + lost, setGlobal("innodb_flush_log_at_trx_commit", "1")}, nil
+	return doctor.Diagnose(doctor.Bad, v+lost, setGlobal("innodb_flush_log_at_trx_commit", "1")), nil
 }
 
-func (x *examination) syncBinlog(context.Context) (diagnosis, error) {
+func (x *examination) syncBinlog(context.Context) (doctor.Diagnosis, error) {
 	switch v := x.settings["sync_binlog"]; {
 	case !x.on("log_bin"):
-		return sound("there is no binary log"), nil
+		return doctor.Sound("there is no binary log"), nil
 	case v != "1":
-		return diagnosis{doctor.Bad, v + ": commits of which the binary log is not on the disk are rolled back after a power cut", setGlobal("sync_binlog", "1")}, nil
+		return doctor.Diagnose(doctor.Bad, v+": commits of which the binary log is not on the disk are rolled back after a power cut", setGlobal("sync_binlog", "1")), nil
 	}
-	return sound("1"), nil
+	return doctor.Sound("1"), nil
 }
 
-func (x *examination) doublewrite(context.Context) (diagnosis, error) {
+func (x *examination) doublewrite(context.Context) (doctor.Diagnosis, error) {
 	v := strings.ToUpper(x.settings["innodb_doublewrite"])
 	if v == "OFF" || v == "0" || v == "DETECT_ONLY" {
-		return diagnosis{doctor.Bad, v, "innodb_doublewrite = ON below [mysqld] in the server's file, and restart it"}, nil
+		return doctor.Diagnose(doctor.Bad, v, "innodb_doublewrite = ON below [mysqld] in the server's file, and restart it"), nil
 	}
-	return sound("%s", v), nil
+	return doctor.Sound("%s", v), nil
 }
 
-func (x *examination) binlogFormat(context.Context) (diagnosis, error) {
+func (x *examination) binlogFormat(context.Context) (doctor.Diagnosis, error) {
 	v := strings.ToUpper(x.settings["binlog_format"])
 	switch {
 	case !x.on("log_bin"):
-		return sound("there is no binary log"), nil
+		return doctor.Sound("there is no binary log"), nil
 	case v == "STATEMENT":
-		return diagnosis{doctor.Bad, v, setGlobal("binlog_format", "'ROW'") + "; sessions that are open keep theirs"}, nil
+		return doctor.Diagnose(doctor.Bad, v, setGlobal("binlog_format", "'ROW'")+"; sessions that are open keep theirs"), nil
 	}
-	return sound("%s", v), nil
+	return doctor.Sound("%s", v), nil
 }
 
 const countReplicas = `SELECT count(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'`
 
-func (x *examination) replicas(ctx context.Context) (diagnosis, error) {
+func (x *examination) replicas(ctx context.Context) (doctor.Diagnosis, error) {
 	var n int
 	if err := x.db.QueryRowContext(ctx, countReplicas).Scan(&n); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	waits := x.on("rpl_semi_sync_master_enabled") || x.on("rpl_semi_sync_source_enabled")
 	waiting, err := x.waitsNow(ctx)
 	switch {
 	case err != nil:
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	case n > 0 && !waits:
-		return diagnosis{doctor.Warn, fmt.Sprintf("%d replicas, none of them is waited for", n), "switch semi-synchronous replication on: rpl_semi_sync_master_enabled (MariaDB), rpl_semi_sync_source_enabled (MySQL)"}, nil
+		return doctor.Diagnose(doctor.Warn, fmt.Sprintf("%d replicas, none of them is waited for", n), "switch semi-synchronous replication on: rpl_semi_sync_master_enabled (MariaDB), rpl_semi_sync_source_enabled (MySQL)"), nil
 	case waits && n == 0:
-		return diagnosis{doctor.Warn, "commits wait for a replica, and none is seen to follow", "start the replica, or let " + x.url.User + " see it: GRANT PROCESS ON *.* TO " + x.account}, nil
+		return doctor.Diagnose(doctor.Warn, "commits wait for a replica, and none is seen to follow", "start the replica, or let "+x.url.User+" see it: GRANT PROCESS ON *.* TO "+x.account), nil
 	case n == 0:
-		return sound("none seen: what is committed is on one server's disk"), nil
+		return doctor.Sound("none seen: what is committed is on one server's disk"), nil
 	case !waiting:
-		return diagnosis{doctor.Warn, fmt.Sprintf("%d replicas; one of them was to be waited for, and for longer than allowed none has answered: commits don't wait any more", n),
-			"mend the replica; a higher rpl_semi_sync_master_timeout (MariaDB), rpl_semi_sync_source_timeout (MySQL) lets commits wait for longer"}, nil
+		return doctor.Diagnose(doctor.Warn, fmt.Sprintf("%d replicas; one of them was to be waited for, and for longer than allowed none has answered: commits don't wait any more", n),
+				"mend the replica; a higher rpl_semi_sync_master_timeout (MariaDB), rpl_semi_sync_source_timeout (MySQL) lets commits wait for longer"),
+			nil
 	}
-	return sound("%d, and one of them is waited for", n), nil
+	return doctor.Sound("%d, and one of them is waited for", n), nil
 }
 
 const semiSyncStatus = `SHOW GLOBAL STATUS WHERE Variable_name IN ('Rpl_semi_sync_master_status', 'Rpl_semi_sync_source_status') AND Value = 'ON'`
@@ -144,34 +145,34 @@ func (x *examination) waitsNow(ctx context.Context) (waits bool, err error) {
 	return waits, err
 }
 
-func (x *examination) cluster(context.Context) (diagnosis, error) {
+func (x *examination) cluster(context.Context) (doctor.Diagnosis, error) {
 	fix := "let all producers, relays and consumers of this database write through one node (a proxy that sends writes to one); conflicts at a commit (1213) are repeated"
 	switch {
 	case x.on("wsrep_on"):
-		return diagnosis{doctor.Warn, "a node of a Galera cluster", fix}, nil
+		return doctor.Diagnose(doctor.Warn, "a node of a Galera cluster", fix), nil
 	case x.settings["group_replication_group_name"] != "" && !x.on("group_replication_single_primary_mode"):
-		return diagnosis{doctor.Warn, "group replication with several primaries", "SELECT group_replication_switch_to_single_primary_mode(); or " + fix}, nil
+		return doctor.Diagnose(doctor.Warn, "group replication with several primaries", "SELECT group_replication_switch_to_single_primary_mode(); or "+fix), nil
 	case x.settings["group_replication_group_name"] != "":
-		return sound("group replication with one primary"), nil
+		return doctor.Sound("group replication with one primary"), nil
 	}
-	return sound("none: one server writes"), nil
+	return doctor.Sound("none: one server writes"), nil
 }
 
-func (x *examination) autoincLock(context.Context) (diagnosis, error) {
+func (x *examination) autoincLock(context.Context) (doctor.Diagnosis, error) {
 	switch v := x.settings["innodb_autoinc_lock_mode"]; {
 	case v == "0":
-		return diagnosis{doctor.Warn, "0: producers queue for each other's INSERT", "innodb_autoinc_lock_mode = 2 below [mysqld] in the server's file, with binlog_format = ROW, and restart it"}, nil
+		return doctor.Diagnose(doctor.Warn, "0: producers queue for each other's INSERT", "innodb_autoinc_lock_mode = 2 below [mysqld] in the server's file, with binlog_format = ROW, and restart it"), nil
 	case v == "2" && x.on("log_bin") && strings.EqualFold(x.settings["binlog_format"], "STATEMENT"):
-		return diagnosis{doctor.Bad, "2 with statements in the binary log: a replica gives other ids", setGlobal("binlog_format", "'ROW'")}, nil
+		return doctor.Diagnose(doctor.Bad, "2 with statements in the binary log: a replica gives other ids", setGlobal("binlog_format", "'ROW'")), nil
 	default:
-		return sound("%s", v), nil
+		return doctor.Sound("%s", v), nil
 	}
 }
 
-func (x *examination) increment(context.Context) (diagnosis, error) {
+func (x *examination) increment(context.Context) (doctor.Diagnosis, error) {
 	n := x.number("auto_increment_increment")
 	if n <= 1 || x.on("wsrep_on") { // of a cluster its own check tells
-		return sound("%d", n), nil
+		return doctor.Sound("%d", n), nil
 	}
-	return diagnosis{doctor.Warn, fmt.Sprintf("%d: of as many ids one is used", n), setGlobal("auto_increment_increment", "1") + "; where two servers are written to, write to one"}, nil
+	return doctor.Diagnose(doctor.Warn, fmt.Sprintf("%d: of as many ids one is used", n), setGlobal("auto_increment_increment", "1")+"; where two servers are written to, write to one"), nil
 }

@@ -33,24 +33,25 @@ func (x *examination) sharedNow(ctx context.Context) (now *sharedLog, engine str
 	return now, engine, there, err
 }
 
-func (x *examination) sharedShape(ctx context.Context) (diagnosis, error) {
+func (x *examination) sharedShape(ctx context.Context) (doctor.Diagnosis, error) {
 	now, engine, there, err := x.sharedNow(ctx)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if !there {
-		return diagnosis{doctor.Bad, fmt.Sprintf("the table %s is gone, or %s has no right to it", x.shared.plainName(), x.url.User),
-			"rename it back, or GRANT SELECT, INSERT, UPDATE, DELETE on it; or settle migrate --adopt --yes --consume-log NAME, for the table that has taken its place"}, nil
+		return doctor.Diagnose(doctor.Bad, fmt.Sprintf("the table %s is gone, or %s has no right to it", x.shared.plainName(), x.url.User),
+				"rename it back, or GRANT SELECT, INSERT, UPDATE, DELETE on it; or settle migrate --adopt --yes --consume-log NAME, for the table that has taken its place"),
+			nil
 	}
 	var p problems
 	verdict, err := x.sharedColumns(ctx, now, &p)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	minor := len(p.found)
 	var unique bool
 	if err := x.db.QueryRowContext(ctx, sharedUnique, x.shared.Schema, x.shared.Name).Scan(&unique); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if !unique {
 		p.add("no unique index is on (consumer_group, message_id): nothing keeps two consumers from one message", "ALTER TABLE "+x.shared.plainName()+" ADD UNIQUE KEY uk_group_message (consumer_group, message_id)")
@@ -59,7 +60,7 @@ func (x *examination) sharedShape(ctx context.Context) (diagnosis, error) {
 		p.add("it is "+engine+": its rows are stored whether or not a transaction commits", "ALTER TABLE "+x.shared.plainName()+" ENGINE = InnoDB")
 	}
 	if err := x.sharedWords(ctx, now, &p); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if len(p.found) > minor {
 		verdict = doctor.Bad
@@ -123,10 +124,10 @@ func (x *examination) sharedWords(ctx context.Context, now *sharedLog, p *proble
 	return err
 }
 
-func (x *examination) sharedPrivileges(ctx context.Context) (diagnosis, error) {
+func (x *examination) sharedPrivileges(ctx context.Context) (doctor.Diagnosis, error) {
 	missing, err := x.shared.lacking(ctx, x.db)
 	if hasCode(err, codeNoTable) || hasCode(err, codeNoColumn) {
-		return sound("can't be asked of a table that is another one now"), nil
+		return doctor.Sound("can't be asked of a table that is another one now"), nil
 	}
 	var p problems
 	if rights := strings.Join(missing, ", "); rights != "" {
@@ -161,29 +162,29 @@ func (x *examination) newestShared(ctx context.Context, rows int) (string, error
 const sharedAges = `SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), max(n.at)), coalesce(max(IF(l.processed_no IS NULL, NULL, TIMESTAMPDIFF(SECOND, n.at, l.appended_at))), 0)
 FROM %s LEFT JOIN t_message_consume_log l ON l.consumer_group = n.consumer_group AND l.event_id = n.message_id`
 
-func (x *examination) sharedTimes(ctx context.Context) (diagnosis, error) {
+func (x *examination) sharedTimes(ctx context.Context) (doctor.Diagnosis, error) {
 	if !zoneless(x.shared.Columns["consumed_at"]) {
-		return sound("consumed_at is a TIMESTAMP, whose zone is the server's business"), nil
+		return doctor.Sound("consumed_at is a TIMESTAMP, whose zone is the server's business"), nil
 	}
 	rows, err := x.newestShared(ctx, 1000)
 	if err != nil || rows == "" {
-		return sound("%s can't be read", x.shared.plainName()), err
+		return doctor.Sound("%s can't be read", x.shared.plainName()), err
 	}
 	var ahead, before sql.NullInt64
 	if err := x.db.QueryRowContext(ctx, fmt.Sprintf(sharedAges, rows)).Scan(&ahead, &before); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if !ahead.Valid {
-		return sound("there is no row yet whose time could show that the zone is %s", x.shared.Zone), nil
+		return doctor.Sound("there is no row yet whose time could show that the zone is %s", x.shared.Zone), nil
 	}
 	fix := "settle migrate --adopt --yes --consume-log " + x.shared.plainName() + " --zone with the zone of the programs that write it, for instance +08:00; consumers go by it when they start anew"
 	switch off, early := time.Duration(ahead.Int64)*time.Second, time.Duration(before.Int64)*time.Second; {
 	case off > adopt.ClockSkew:
-		return diagnosis{doctor.Bad, fmt.Sprintf("a row's consumed_at is %s ahead of the clock if its zone is %s", off, x.shared.Zone), fix}, nil
+		return doctor.Diagnose(doctor.Bad, fmt.Sprintf("a row's consumed_at is %s ahead of the clock if its zone is %s", off, x.shared.Zone), fix), nil
 	case early > adopt.ClockSkew:
-		return diagnosis{doctor.Bad, fmt.Sprintf("a row's consumed_at is %s before its event was stored if its zone is %s", early, x.shared.Zone), fix}, nil
+		return doctor.Diagnose(doctor.Bad, fmt.Sprintf("a row's consumed_at is %s before its event was stored if its zone is %s", early, x.shared.Zone), fix), nil
 	}
-	return sound("consumed_at is of the zone %s, as far as rows show", x.shared.Zone), nil
+	return doctor.Sound("consumed_at is of the zone %s, as far as rows show", x.shared.Zone), nil
 }
 
 // takeoverUsual is takeover_after where nothing else is said.
@@ -196,10 +197,10 @@ AND NOT EXISTS (SELECT 1 FROM t_message_consume_log l WHERE l.consumer_group = n
 AND NOT EXISTS (SELECT 1 FROM t_consume_retry r WHERE r.consumer_group = n.consumer_group AND r.event_id = n.message_id)
 GROUP BY n.consumer_group ORDER BY n.consumer_group`
 
-func (x *examination) sharedStuck(ctx context.Context) (diagnosis, error) {
+func (x *examination) sharedStuck(ctx context.Context) (doctor.Diagnosis, error) {
 	rows, err := x.newestShared(ctx, 100_000)
 	if err != nil || rows == "" {
-		return sound("%s can't be read", x.shared.plainName()), err
+		return doctor.Sound("%s can't be read", x.shared.plainName()), err
 	}
 	var p problems
 	var group, first string

@@ -10,26 +10,13 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/doctor"
+	"github.com/settlemq/settle/doctor/doctortest"
 	"github.com/settlemq/settle/relay"
 )
 
 func diagnose(t *testing.T, at string, cfg DoctorConfig) map[string]doctor.Finding {
 	t.Helper()
-	list, err := NewDoctor(at, cfg).Check(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	by := map[string]doctor.Finding{}
-	for _, f := range list {
-		if f.Check == "" || f.Found == "" || f.Why == "" || f.Verdict != doctor.OK && f.Fix == "" {
-			t.Errorf("a finding is not complete: %+v", f)
-		}
-		by[f.Check] = f
-	}
-	if len(by) != len(list) {
-		t.Errorf("%d findings have %d names", len(list), len(by))
-	}
-	return by
+	return doctortest.Diagnose(t, NewDoctor(at, cfg))
 }
 
 // ofTheServer are checks of settings that the tests' server may have otherwise,

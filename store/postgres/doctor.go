@@ -100,17 +100,7 @@ func (d *Doctor) examine(ctx context.Context, checks func(*examination) []check)
 // check is one thing that is looked at, and what it matters for.
 type check struct {
 	name, why string
-	look      func(ctx context.Context) (diagnosis, error)
-}
-
-// diagnosis is what a check has seen. The zero verdict is OK.
-type diagnosis struct {
-	verdict    doctor.Verdict
-	found, fix string
-}
-
-func sound(format string, args ...any) diagnosis {
-	return diagnosis{found: fmt.Sprintf(format, args...)}
+	look      func(ctx context.Context) (doctor.Diagnosis, error)
 }
 
 func (x *examination) run(ctx context.Context, c check) doctor.Finding {
@@ -118,12 +108,10 @@ func (x *examination) run(ctx context.Context, c check) doctor.Finding {
 	defer cancel()
 	r, err := c.look(ctx)
 	if err != nil {
-		r = diagnosis{doctor.Warn, "can't be looked at: " + explain(err).Error(), "mend what schema, tables and privileges name, and look again; or give it more time on a quiet server"}
+		r = doctor.Unseen(explain(err).Error(), "mend what schema, tables and privileges name, and look again; or give it more time on a quiet server")
 	}
-	if r.verdict == "" {
-		r.verdict = doctor.OK
-	}
-	return doctor.Finding{Check: c.name, Verdict: r.verdict, Found: x.named(r.found), Why: c.why, Fix: x.named(r.fix)}
+	r.Found, r.Fix = x.named(r.Found), x.named(r.Fix)
+	return r.Of(c.name, c.why)
 }
 
 // examination is one look at one schema.

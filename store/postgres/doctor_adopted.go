@@ -51,20 +51,20 @@ func (x *examination) adoptedChecks() []check {
 	}
 }
 
-func (x *examination) adoptedColumns(ctx context.Context) (diagnosis, error) {
+func (x *examination) adoptedColumns(ctx context.Context) (doctor.Diagnosis, error) {
 	if x.outbox == nil {
 		var enters bool
 		if err := x.conn.QueryRow(ctx, tableRights, x.adopted.Schema, x.adopted.Name).Scan(&enters, nil, nil); err == nil && !enters {
-			return diagnosis{doctor.Bad, "the columns of " + x.adopted.plainName() + " can't be looked at", "what privileges names"}, nil
+			return doctor.Diagnose(doctor.Bad, "the columns of "+x.adopted.plainName()+" can't be looked at", "what privileges names"), nil
 		}
-		return diagnosis{doctor.Bad, "the table " + x.adopted.plainName() + " is gone", "rename it back; or settle migrate --adopt --table … with ?search_path= of a new schema in the URL, for the table that has taken its place"}, nil
+		return doctor.Diagnose(doctor.Bad, "the table "+x.adopted.plainName()+" is gone", "rename it back; or settle migrate --adopt --table … with ?search_path= of a new schema in the URL, for the table that has taken its place"), nil
 	}
 	_, done, err := readAdoption(ctx, x.conn)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if !done {
-		return diagnosis{doctor.Bad, "the adoption is not finished", "settle migrate --adopt --yes"}, nil
+		return doctor.Diagnose(doctor.Bad, "the adoption is not finished", "settle migrate --adopt --yes"), nil
 	}
 	var p problems
 	verdict := doctor.Warn
@@ -133,9 +133,9 @@ func (x *examination) foreignTraces(ctx context.Context) (string, error) {
 // manyStrays is how many rows that were set back are looked at.
 const manyStrays = 1000
 
-func (x *examination) setBack(ctx context.Context) (diagnosis, error) {
+func (x *examination) setBack(ctx context.Context) (doctor.Diagnosis, error) {
 	if !x.adopted.sweepable() || !x.adopted.StatusIndex {
-		return sound("the status is not looked at"), nil
+		return doctor.Sound("the status is not looked at"), nil
 	}
 	var s stray
 	var looked, last int64
@@ -151,7 +151,7 @@ func (x *examination) setBack(ctx context.Context) (diagnosis, error) {
 		}
 	}, newStatusSweep(x.adopted).strays, int64(0), statusLook, manyStrays)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	var p problems
 	if len(again) > 0 {

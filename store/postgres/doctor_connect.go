@@ -81,13 +81,13 @@ const probeTransaction = `SELECT pg_backend_pid()`
 // pooler: whoever changes the server's process between two statements of one
 // transaction, or refuses it, pools statements. PgBouncer ends the connection
 // then, so it is tried on another one.
-func (x *examination) pooler(ctx context.Context) (diagnosis, error) {
+func (x *examination) pooler(ctx context.Context) (doctor.Diagnosis, error) {
 	if !x.pooled {
-		return sound("none: the session is the server's own"), nil
+		return doctor.Sound("none: the session is the server's own"), nil
 	}
 	conn, err := pgx.ConnectConfig(ctx, x.conn.Config())
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	pids := map[uint32]bool{}
@@ -106,12 +106,12 @@ func (x *examination) pooler(ctx context.Context) (diagnosis, error) {
 	switch {
 	case errors.As(err, &e):
 		x.torn = true
-		return diagnosis{doctor.Bad, "a pooler that refuses transactions: " + e.Message, fix}, nil
+		return doctor.Diagnose(doctor.Bad, "a pooler that refuses transactions: "+e.Message, fix), nil
 	case err != nil:
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	case len(pids) > 1:
 		x.torn = true
-		return diagnosis{doctor.Bad, "a pooler that gives each statement another session, also inside a transaction", fix}, nil
+		return doctor.Diagnose(doctor.Bad, "a pooler that gives each statement another session, also inside a transaction", fix), nil
 	}
-	return sound("a pooler that keeps transactions together"), nil
+	return doctor.Sound("a pooler that keeps transactions together"), nil
 }

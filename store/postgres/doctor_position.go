@@ -43,37 +43,37 @@ func (x *examination) position(ctx context.Context) (readers []relay.Reader, err
 	return readers, nil
 }
 
-func (x *examination) generation(ctx context.Context) (diagnosis, error) {
+func (x *examination) generation(ctx context.Context) (doctor.Diagnosis, error) {
 	readers, err := x.position(ctx)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if len(readers) == 0 {
-		return sound("no relay has been here"), nil
+		return doctor.Sound("no relay has been here"), nil
 	}
 	s, found, err := x.sequence(ctx)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	fix := "restore the table with all side tables from one moment; or decide where the relay goes on: settle outbox restart SERVICE shows what there is and the choices"
 	for _, r := range readers {
 		var highest int64
 		if err := x.conn.QueryRow(ctx, x.of(highestID)).Scan(&highest); err != nil {
-			return diagnosis{}, err
+			return doctor.Diagnosis{}, err
 		}
 		if found && s.last >= 0 && max(s.last, highest) < r.Cursor {
-			return diagnosis{doctor.Bad, fmt.Sprintf("the relay has read up to id %d, the table has given no more than %d", r.Cursor, max(s.last, highest)), fix}, nil
+			return doctor.Diagnose(doctor.Bad, fmt.Sprintf("the relay has read up to id %d, the table has given no more than %d", r.Cursor, max(s.last, highest)), fix), nil
 		}
 		var event string
 		err := x.conn.QueryRow(ctx, x.of(eventAtID), r.Cursor).Scan(&event)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-			return diagnosis{}, err
+			return doctor.Diagnosis{}, err
 		}
 		if event != "" && r.CursorEvent != "" && event != r.CursorEvent {
-			return diagnosis{doctor.Bad, fmt.Sprintf("the relay has read event %s at id %d, and there is %s now", r.CursorEvent, r.Cursor, event), fix}, nil
+			return doctor.Diagnose(doctor.Bad, fmt.Sprintf("the relay has read event %s at id %d, and there is %s now", r.CursorEvent, r.Cursor, event), fix), nil
 		}
 	}
-	return sound("the relay's position, id %d, is of this table", readers[0].Cursor), nil
+	return doctor.Sound("the relay's position, id %d, is of this table", readers[0].Cursor), nil
 }
 
 // neverSentRows is how many events are looked at, the newest ones.
@@ -101,13 +101,13 @@ type unsent struct {
 
 // neverSent: a row is sent if a checkpoint says where the broker has it. One in
 // a side table, a gap or a dead letter is known to be another case.
-func (x *examination) neverSent(ctx context.Context) (diagnosis, error) {
+func (x *examination) neverSent(ctx context.Context) (doctor.Diagnosis, error) {
 	readers, err := x.position(ctx)
 	if err != nil || len(readers) == 0 || x.outbox.classic {
-		return sound("no relay has been here"), err
+		return doctor.Sound("no relay has been here"), err
 	}
 	if x.torn {
-		return diagnosis{doctor.Warn, "can't be looked at without transactions", "look again through another pooler, or none"}, nil
+		return doctor.Diagnose(doctor.Warn, "can't be looked at without transactions", "look again through another pooler, or none"), nil
 	}
 	highest := int64(0)
 	for _, r := range readers {
@@ -115,7 +115,7 @@ func (x *examination) neverSent(ctx context.Context) (diagnosis, error) {
 	}
 	looked, missed, err := x.compareSent(ctx, highest)
 	if err != nil || len(missed) == 0 {
-		return sound("none of %d", looked), err
+		return doctor.Sound("none of %d", looked), err
 	}
 	var events, values []string
 	for _, u := range missed[:min(len(missed), 20)] {
@@ -124,8 +124,9 @@ func (x *examination) neverSent(ctx context.Context) (diagnosis, error) {
 	if len(missed) > len(events) {
 		events = append(events, "…")
 	}
-	return diagnosis{doctor.Bad, fmt.Sprintf("%d of %d were never acknowledged: %s", len(missed), looked, strings.Join(events, ", ")),
-		"INSERT INTO t_outbox_extra (id, reason, added_at) VALUES " + strings.Join(values, ", ")}, nil
+	return doctor.Diagnose(doctor.Bad, fmt.Sprintf("%d of %d were never acknowledged: %s", len(missed), looked, strings.Join(events, ", ")),
+			"INSERT INTO t_outbox_extra (id, reason, added_at) VALUES "+strings.Join(values, ", ")),
+		nil
 }
 
 // compareSent reads both sides in one snapshot.

@@ -33,10 +33,10 @@ func (x *examination) neededRights(w wanted) string {
 	return "SELECT INSERT UPDATE DELETE"
 }
 
-func (x *examination) privileges(ctx context.Context) (diagnosis, error) {
+func (x *examination) privileges(ctx context.Context) (doctor.Diagnosis, error) {
 	things, err := x.expected(ctx, wantTable, wantView)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if len(things) > 0 {
 		things = append(things, wanted{kind: wantTable, table: migrate.Table, name: migrate.Table})
@@ -58,7 +58,7 @@ func (x *examination) privileges(ctx context.Context) (diagnosis, error) {
 		lacking[missing] = append(lacking[missing], table)
 	}, missingRights, names, rights)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	slices.Sort(kinds)
 	var p problems
@@ -68,7 +68,7 @@ func (x *examination) privileges(ctx context.Context) (diagnosis, error) {
 	}
 	for _, look := range []func(context.Context, *problems) error{x.adoptedRights, x.sequenceRights} {
 		if err := look(ctx, &p); err != nil {
-			return diagnosis{}, err
+			return doctor.Diagnosis{}, err
 		}
 	}
 	return p.diagnosis(doctor.Bad, "%s has every right it needs on %d tables and views", x.role, len(things)), nil
@@ -133,10 +133,10 @@ WHERE schemaname = current_schema() AND relname = ANY($1) AND n_dead_tup > great
 // fewDead is how many dead rows are nothing to talk about.
 const fewDead = 100_000
 
-func (x *examination) vacuum(ctx context.Context) (diagnosis, error) {
+func (x *examination) vacuum(ctx context.Context) (doctor.Diagnosis, error) {
 	things, err := x.expected(ctx, wantTable)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	var names []string
 	for _, w := range things {
@@ -153,7 +153,7 @@ func (x *examination) vacuum(ctx context.Context) (diagnosis, error) {
 		p.add("autovacuum is off for "+table, "ALTER TABLE "+table+" RESET (autovacuum_enabled)")
 	}, vacuumOff, names)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	var dead, live int64
 	err = x.each(ctx, []any{&table, &dead, &live}, func() {

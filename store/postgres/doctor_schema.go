@@ -27,24 +27,24 @@ const (
 	mayCreate     = `SELECT has_schema_privilege(current_schema(), 'CREATE')`
 )
 
-func (x *examination) schemaVersion(ctx context.Context) (diagnosis, error) {
-	if r, err := x.noSchema(ctx); r.found != "" || err != nil {
+func (x *examination) schemaVersion(ctx context.Context) (doctor.Diagnosis, error) {
+	if r, err := x.noSchema(ctx); r.Found != "" || err != nil {
 		return r, err
 	}
 	things, err := x.wanted(ctx)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	version, err := x.presentVersion(ctx)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	last := lastVersion(things)
 	fix := "settle migrate --db URL, or --dry-run for the SQL; it goes on where an earlier one stopped"
 	if version < last {
 		var may bool
 		if err := x.conn.QueryRow(ctx, mayCreate).Scan(&may); err != nil {
-			return diagnosis{}, err
+			return doctor.Diagnosis{}, err
 		}
 		if !may {
 			fix += fmt.Sprintf("; by the owner, or GRANT CREATE ON SCHEMA %s TO %s", ident(x.schema), ident(x.role))
@@ -52,37 +52,38 @@ func (x *examination) schemaVersion(ctx context.Context) (diagnosis, error) {
 	}
 	switch {
 	case version == 0:
-		return diagnosis{doctor.Bad, fmt.Sprintf("no tables of Settle in schema %s", x.schema), fix}, nil
+		return doctor.Diagnose(doctor.Bad, fmt.Sprintf("no tables of Settle in schema %s", x.schema), fix), nil
 	case version < last:
-		return diagnosis{doctor.Bad, fmt.Sprintf("version %d in schema %s, this program knows %d", version, x.schema, last), fix}, nil
+		return doctor.Diagnose(doctor.Bad, fmt.Sprintf("version %d in schema %s, this program knows %d", version, x.schema, last), fix), nil
 	case version > last:
-		return diagnosis{doctor.Bad, fmt.Sprintf("version %d in schema %s, this program knows only %d", version, x.schema, last), "use the program that migrated it, or a later one"}, nil
+		return doctor.Diagnose(doctor.Bad, fmt.Sprintf("version %d in schema %s, this program knows only %d", version, x.schema, last), "use the program that migrated it, or a later one"), nil
 	}
-	return sound("version %d in schema %s", version, x.schema), nil
+	return doctor.Sound("version %d in schema %s", version, x.schema), nil
 }
 
 // noSchema tells of a search_path that leads to another schema, or nowhere.
-func (x *examination) noSchema(ctx context.Context) (diagnosis, error) {
+func (x *examination) noSchema(ctx context.Context) (doctor.Diagnosis, error) {
 	first, _, _ := strings.Cut(x.path, ",")
 	first = strings.Trim(strings.TrimSpace(first), `"`)
 	if first == "" || first == x.schema {
 		if x.schema == "" {
-			return diagnosis{doctor.Bad, "the role has no schema", "name one in the URL (?search_path=schema), or CREATE SCHEMA AUTHORIZATION " + ident(x.role)}, nil
+			return doctor.Diagnose(doctor.Bad, "the role has no schema", "name one in the URL (?search_path=schema), or CREATE SCHEMA AUTHORIZATION "+ident(x.role)), nil
 		}
-		return diagnosis{}, nil
+		return doctor.Diagnosis{}, nil
 	}
 	var exists bool
 	if err := x.conn.QueryRow(ctx, schemaExists, first).Scan(&exists); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	switch {
 	case !exists:
-		return diagnosis{doctor.Bad, fmt.Sprintf("there is no schema %s", first), "settle migrate --db URL makes it, or CREATE SCHEMA " + ident(first)}, nil
+		return doctor.Diagnose(doctor.Bad, fmt.Sprintf("there is no schema %s", first), "settle migrate --db URL makes it, or CREATE SCHEMA "+ident(first)), nil
 	case x.pooled:
-		return diagnosis{doctor.Bad, fmt.Sprintf("the URL's search_path is %s, and the session works in %q: a pooler has dropped it", x.path, x.schema),
-			fmt.Sprintf("ALTER ROLE %s SET search_path = %s", ident(x.role), ident(first))}, nil
+		return doctor.Diagnose(doctor.Bad, fmt.Sprintf("the URL's search_path is %s, and the session works in %q: a pooler has dropped it", x.path, x.schema),
+				fmt.Sprintf("ALTER ROLE %s SET search_path = %s", ident(x.role), ident(first))),
+			nil
 	}
-	return diagnosis{doctor.Bad, fmt.Sprintf("%s may not use schema %s", x.role, first), fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s", ident(first), ident(x.role))}, nil
+	return doctor.Diagnose(doctor.Bad, fmt.Sprintf("%s may not use schema %s", x.role, first), fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s", ident(first), ident(x.role))), nil
 }
 
 // presentVersion is 0 where there are no tables.
@@ -130,10 +131,10 @@ WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_sch
 WHERE NOT t.tgisinternal AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())`
 )
 
-func (x *examination) tables(ctx context.Context) (diagnosis, error) {
+func (x *examination) tables(ctx context.Context) (doctor.Diagnosis, error) {
 	things, err := x.expected(ctx, wantTable, wantColumn, wantView, wantFunction)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	relations, columns := map[string]bool{}, map[[2]string]string{}
 	var table, kind, column, typed string
@@ -142,11 +143,11 @@ func (x *examination) tables(ctx context.Context) (diagnosis, error) {
 		columns[[2]string{table, column}] = typed
 	}, presentColumns)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	var function string
 	if err := x.each(ctx, []any{&function}, func() { relations[function] = true }, presentFunctions); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	var p problems
 	for _, w := range things {
@@ -170,16 +171,16 @@ func (x *examination) foreignColumn(w wanted) bool {
 	return w.table == "t_outbox_event" && x.outbox != nil && x.outbox.classic
 }
 
-func (x *examination) indexes(ctx context.Context) (diagnosis, error) {
+func (x *examination) indexes(ctx context.Context) (doctor.Diagnosis, error) {
 	things, err := x.expected(ctx, wantIndex)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	valid := map[string]bool{}
 	var name string
 	var ok bool
 	if err := x.each(ctx, []any{&name, &ok}, func() { valid[name] = ok }, presentIndexes); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	lean := !slices.ContainsFunc(searchIndexNames(), func(name string) bool { _, there := valid[name]; return there })
 	if lean {
@@ -189,7 +190,7 @@ func (x *examination) indexes(ctx context.Context) (diagnosis, error) {
 	if x.partitioned.is {
 		things = slices.DeleteFunc(things, func(w wanted) bool { return w.name == "u_outbox_event" })
 		if err := x.partitionIndexes(ctx, &p); err != nil {
-			return diagnosis{}, err
+			return doctor.Diagnosis{}, err
 		}
 	}
 	for _, w := range things {
@@ -201,7 +202,7 @@ func (x *examination) indexes(ctx context.Context) (diagnosis, error) {
 		}
 	}
 	if err := x.classicIndexes(ctx, &p); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	good := "%d indexes are there"
 	if lean && x.outbox != nil && !x.outbox.classic && x.adopted == nil {
@@ -210,16 +211,16 @@ func (x *examination) indexes(ctx context.Context) (diagnosis, error) {
 	return p.diagnosis(doctor.Bad, good, len(things)), nil
 }
 
-func (x *examination) triggers(ctx context.Context) (diagnosis, error) {
+func (x *examination) triggers(ctx context.Context) (doctor.Diagnosis, error) {
 	things, err := x.expected(ctx, wantTrigger)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	enabled := map[string]bool{}
 	var name string
 	var on bool
 	if err := x.each(ctx, []any{&name, &on}, func() { enabled[name] = on }, presentTriggers); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	var p problems
 	for _, w := range things {
@@ -240,11 +241,11 @@ func (p *problems) add(found, fix string) {
 	p.found, p.fixes = append(p.found, found), append(p.fixes, fix)
 }
 
-func (p *problems) diagnosis(verdict doctor.Verdict, good string, args ...any) diagnosis {
+func (p *problems) diagnosis(verdict doctor.Verdict, good string, args ...any) doctor.Diagnosis {
 	if len(p.found) == 0 {
-		return sound(good, args...)
+		return doctor.Sound(good, args...)
 	}
-	return diagnosis{verdict, strings.Join(p.found, "; "), strings.Join(slices.Compact(p.fixes), "; ")}
+	return doctor.Diagnose(verdict, strings.Join(p.found, "; "), strings.Join(slices.Compact(p.fixes), "; "))
 }
 
 // wanted is what a schema of this layout has.

@@ -26,13 +26,13 @@ const leaders = `SELECT l.lane, l.owner, l.epoch, l.clean, l.deaths, coalesce((S
  WHERE r.scope = '` + relayScope + `' AND r.name = l.lane::text AND r.epoch = l.epoch ORDER BY r.renewal_no DESC LIMIT 1), false)
 FROM t_outbox_lease l WHERE NOT l.ended ORDER BY l.lane`
 
-func (x *examination) relay(ctx context.Context) (diagnosis, error) {
+func (x *examination) relay(ctx context.Context) (doctor.Diagnosis, error) {
 	var has bool
 	if err := x.conn.QueryRow(ctx, x.of(hasCheckpoints)).Scan(&has); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if !has {
-		return sound("no relay has been here"), nil
+		return doctor.Sound("no relay has been here"), nil
 	}
 	var p problems
 	var good []string
@@ -70,13 +70,13 @@ WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type 
 AND (query ~* '\mupdate\s+(only\s+)?("?\w+"?\.)?"?t_outbox_event\M' OR query ~* '\mt_outbox_event\M.*\mskip\s+locked\M') ORDER BY pid LIMIT 5`
 )
 
-func (x *examination) oldRelay(ctx context.Context) (diagnosis, error) {
+func (x *examination) oldRelay(ctx context.Context) (doctor.Diagnosis, error) {
 	evidence, err := x.foreignHands(ctx)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if evidence == "" {
-		return sound("none seen%s", x.hidden(ctx)), nil
+		return doctor.Sound("none seen%s", x.hidden(ctx)), nil
 	}
 	var sessions []string
 	var pid int
@@ -87,7 +87,7 @@ func (x *examination) oldRelay(ctx context.Context) (diagnosis, error) {
 	if len(sessions) > 0 {
 		evidence += "; it may be " + strings.TrimSpace(strings.Join(sessions, ", "))
 	}
-	return diagnosis{doctor.Bad, evidence, "stop the relay that was there before, then let Settle's run (SELECT usename, application_name, client_addr, query FROM pg_stat_activity shows who it is)"}, err
+	return doctor.Diagnose(doctor.Bad, evidence, "stop the relay that was there before, then let Settle's run (SELECT usename, application_name, client_addr, query FROM pg_stat_activity shows who it is)"), err
 }
 
 // foreignHands says what shows that somebody else works on the rows.
@@ -145,7 +145,7 @@ AND xact_start < clock_timestamp() - $1::bigint * interval '1 microsecond' ORDER
 WHERE database = current_database() AND prepared < clock_timestamp() - $1::bigint * interval '1 microsecond' ORDER BY prepared LIMIT 10`
 )
 
-func (x *examination) openTransactions(ctx context.Context) (diagnosis, error) {
+func (x *examination) openTransactions(ctx context.Context) (doctor.Diagnosis, error) {
 	var p problems
 	var pid int
 	var seconds int64
@@ -158,7 +158,7 @@ func (x *examination) openTransactions(ctx context.Context) (diagnosis, error) {
 		p.add(fmt.Sprintf("process %d of %s%s: %s, open for %s", pid, user, named(name), state, time.Duration(seconds)*time.Second), fix)
 	}, oldTransactions, x.cfg.Stale.Microseconds())
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	err = x.each(ctx, []any{&gid, &seconds}, func() {
 		p.add(fmt.Sprintf("prepared transaction %s, open for %s", gid, time.Duration(seconds)*time.Second), "COMMIT PREPARED or ROLLBACK PREPARED "+literal(gid))
@@ -176,9 +176,9 @@ func named(application string) string {
 const unreadSlots = `SELECT slot_name::text, pg_size_pretty(pg_wal_lsn_diff(pg_current_wal_insert_lsn(), restart_lsn)) FROM pg_replication_slots
 WHERE NOT active AND restart_lsn IS NOT NULL ORDER BY restart_lsn LIMIT 10`
 
-func (x *examination) slots(ctx context.Context) (diagnosis, error) {
+func (x *examination) slots(ctx context.Context) (doctor.Diagnosis, error) {
 	if x.standby {
-		return sound("those of the primary count"), nil
+		return doctor.Sound("those of the primary count"), nil
 	}
 	var p problems
 	var name, size string
@@ -195,16 +195,16 @@ FROM pg_stat_activity WHERE backend_type = 'client backend' OR backend_type IS N
  current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer - coalesce(current_setting('reserved_connections', true)::integer, 0)`
 )
 
-func (x *examination) connections(ctx context.Context) (diagnosis, error) {
+func (x *examination) connections(ctx context.Context) (doctor.Diagnosis, error) {
 	if x.pooled {
-		return sound("the pooler's limits count; a process of Settle opens up to %d", x.cfg.Connections), nil
+		return doctor.Sound("the pooler's limits count; a process of Settle opens up to %d", x.cfg.Connections), nil
 	}
 	var used, ofRole, ofDatabase, role, database, server int
 	if err := x.conn.QueryRow(ctx, countConnections).Scan(&used, &ofRole, &ofDatabase); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if err := x.conn.QueryRow(ctx, connectionLimits).Scan(&role, &database, &server); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	var p problems
 	verdict := doctor.Warn
@@ -233,14 +233,14 @@ func (x *examination) connections(ctx context.Context) (diagnosis, error) {
 const databaseTime = `SELECT clock_timestamp()`
 
 // clockSkew compares with the middle of the quickest of a few questions.
-func (x *examination) clockSkew(ctx context.Context) (diagnosis, error) {
+func (x *examination) clockSkew(ctx context.Context) (doctor.Diagnosis, error) {
 	var skew time.Duration
 	quickest := time.Duration(-1)
 	for range 5 {
 		var there time.Time
 		asked := x.cfg.Clock()
 		if err := x.conn.QueryRow(ctx, databaseTime).Scan(&there); err != nil {
-			return diagnosis{}, err
+			return doctor.Diagnosis{}, err
 		}
 		took := x.cfg.Clock().Sub(asked)
 		if quickest < 0 || took < quickest {
@@ -255,9 +255,9 @@ func (x *examination) clockSkew(ctx context.Context) (diagnosis, error) {
 	said := fmt.Sprintf("the database's clock is %s %s this machine's", away.Round(time.Millisecond), word)
 	switch fix := "let both follow the same time servers (chrony, systemd-timesyncd)"; {
 	case away > time.Minute+quickest:
-		return diagnosis{doctor.Bad, said, fix}, nil
+		return doctor.Diagnose(doctor.Bad, said, fix), nil
 	case away > time.Second+quickest:
-		return diagnosis{doctor.Warn, said, fix}, nil
+		return doctor.Diagnose(doctor.Warn, said, fix), nil
 	}
-	return sound("they differ by less than %s", (away + quickest + time.Millisecond).Round(time.Millisecond)), nil
+	return doctor.Sound("they differ by less than %s", (away + quickest + time.Millisecond).Round(time.Millisecond)), nil
 }

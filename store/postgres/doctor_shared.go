@@ -36,39 +36,39 @@ const hasSharedTable = `SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace 
  coalesce((SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = $1), false)`
 
 // reachShared returns what keeps the table from being looked at; empty: nothing.
-func (x *examination) reachShared(ctx context.Context) (diagnosis, error) {
+func (x *examination) reachShared(ctx context.Context) (doctor.Diagnosis, error) {
 	var there, usable bool
 	if err := x.conn.QueryRow(ctx, hasSharedTable, x.shared.Schema, x.shared.Name).Scan(&there, &usable); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	switch {
 	case !there:
-		return diagnosis{doctor.Bad, "the table " + x.shared.plainName() + " is gone", "rename it back; or settle migrate --adopt --yes --consume-log NAME, for the table that has taken its place"}, nil
+		return doctor.Diagnose(doctor.Bad, "the table "+x.shared.plainName()+" is gone", "rename it back; or settle migrate --adopt --yes --consume-log NAME, for the table that has taken its place"), nil
 	case !usable:
-		return diagnosis{doctor.Bad, fmt.Sprintf("%s may not use schema %s", x.role, x.shared.Schema), fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s", ident(x.shared.Schema), ident(x.role))}, nil
+		return doctor.Diagnose(doctor.Bad, fmt.Sprintf("%s may not use schema %s", x.role, x.shared.Schema), fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s", ident(x.shared.Schema), ident(x.role))), nil
 	}
-	return diagnosis{}, nil
+	return doctor.Diagnosis{}, nil
 }
 
-func (x *examination) sharedShape(ctx context.Context) (diagnosis, error) {
-	if d, err := x.reachShared(ctx); d.found != "" || err != nil {
+func (x *examination) sharedShape(ctx context.Context) (doctor.Diagnosis, error) {
+	if d, err := x.reachShared(ctx); d.Found != "" || err != nil {
 		return d, err
 	}
 	var p problems
 	verdict, err := x.sharedColumns(ctx, &p)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	minor := len(p.found)
 	var unique bool
 	if err := x.conn.QueryRow(ctx, sharedUnique, x.shared.table()).Scan(&unique); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if !unique {
 		p.add("no unique index is on (consumer_group, message_id): nothing keeps two consumers from one message", "CREATE UNIQUE INDEX CONCURRENTLY ON "+x.shared.plainName()+" (consumer_group, message_id)")
 	}
 	if err := x.sharedWords(ctx, &p); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if len(p.found) > minor {
 		verdict = doctor.Bad
@@ -148,14 +148,14 @@ func (x *examination) newestShared(ctx context.Context, newest, some string) (st
 const sharedReadable = `SELECT has_table_privilege(to_regclass($1), 'SELECT') AND (SELECT count(*) FROM pg_attribute
 WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped AND attname = ANY($2)) = cardinality($2::text[])`
 
-func (x *examination) sharedPrivileges(ctx context.Context) (diagnosis, error) {
-	if d, err := x.reachShared(ctx); d.found != "" || err != nil {
+func (x *examination) sharedPrivileges(ctx context.Context) (doctor.Diagnosis, error) {
+	if d, err := x.reachShared(ctx); d.Found != "" || err != nil {
 		return d, err
 	}
 	var missing []string
 	var right string
 	if err := x.each(ctx, []any{&right}, func() { missing = append(missing, right) }, sharedRights, x.shared.table()); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	var p problems
 	if rights := strings.Join(missing, ", "); rights != "" {
@@ -163,13 +163,13 @@ func (x *examination) sharedPrivileges(ctx context.Context) (diagnosis, error) {
 	}
 	var numbers bool
 	if err := x.conn.QueryRow(ctx, hasColumnID, x.shared.table()).Scan(&numbers); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if numbers {
 		var sequence string
 		var may bool
 		if err := x.conn.QueryRow(ctx, sharedIDs, x.shared.table()).Scan(&sequence, &may); err != nil {
-			return diagnosis{}, err
+			return doctor.Diagnosis{}, err
 		}
 		if !may {
 			p.add(fmt.Sprintf("%s may not number its rows", x.role), fmt.Sprintf("GRANT USAGE ON SEQUENCE %s TO %s", sequence, ident(x.role)))
@@ -192,31 +192,31 @@ FROM (SELECT consumer_group, message_id, %[2]s AS at FROM %[1]s LIMIT 1000) n
 LEFT JOIN t_message_consume_log l ON l.consumer_group = n.consumer_group AND l.event_id = n.message_id`
 )
 
-func (x *examination) sharedTimes(ctx context.Context) (diagnosis, error) {
+func (x *examination) sharedTimes(ctx context.Context) (doctor.Diagnosis, error) {
 	if !zoneless(x.shared.Columns["consumed_at"]) {
-		return sound("consumed_at has a zone"), nil
+		return doctor.Sound("consumed_at has a zone"), nil
 	}
 	query, err := x.newestShared(ctx, newestTimes, someTimes)
 	if err != nil || query == "" {
-		return sound("%s can't be read", x.shared.plainName()), err
+		return doctor.Sound("%s can't be read", x.shared.plainName()), err
 	}
 	var ahead *float64
 	var before float64
 	if err := x.conn.QueryRow(ctx, fmt.Sprintf(query, x.shared.table(), x.shared.zoned())).Scan(&ahead, &before); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if ahead == nil {
-		return sound("there is no row yet whose time could show that the zone is %s", x.shared.Zone), nil
+		return doctor.Sound("there is no row yet whose time could show that the zone is %s", x.shared.Zone), nil
 	}
 	fix := "settle migrate --adopt --yes --consume-log " + x.shared.plainName() + " --zone with the zone of the programs that write it, for instance Asia/Shanghai; consumers go by it when they start anew"
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)).Round(time.Second) }
 	switch off, early := seconds(*ahead), seconds(before); {
 	case off > adopt.ClockSkew:
-		return diagnosis{doctor.Bad, fmt.Sprintf("a row's consumed_at is %s ahead of the clock if its zone is %s", off, x.shared.Zone), fix}, nil
+		return doctor.Diagnose(doctor.Bad, fmt.Sprintf("a row's consumed_at is %s ahead of the clock if its zone is %s", off, x.shared.Zone), fix), nil
 	case early > adopt.ClockSkew:
-		return diagnosis{doctor.Bad, fmt.Sprintf("a row's consumed_at is %s before its event was stored if its zone is %s", early, x.shared.Zone), fix}, nil
+		return doctor.Diagnose(doctor.Bad, fmt.Sprintf("a row's consumed_at is %s before its event was stored if its zone is %s", early, x.shared.Zone), fix), nil
 	}
-	return sound("consumed_at is of the zone %s, as far as rows show", x.shared.Zone), nil
+	return doctor.Sound("consumed_at is of the zone %s, as far as rows show", x.shared.Zone), nil
 }
 
 // takeoverUsual is takeover_after where nothing else is said.
@@ -234,10 +234,10 @@ AND NOT EXISTS (SELECT 1 FROM t_consume_retry r WHERE r.consumer_group = n.consu
 GROUP BY n.consumer_group ORDER BY n.consumer_group`
 )
 
-func (x *examination) sharedStuck(ctx context.Context) (diagnosis, error) {
+func (x *examination) sharedStuck(ctx context.Context) (doctor.Diagnosis, error) {
 	query, err := x.newestShared(ctx, stuckShared, someStuckShared)
 	if err != nil || query == "" {
-		return sound("%s can't be read", x.shared.plainName()), err
+		return doctor.Sound("%s can't be read", x.shared.plainName()), err
 	}
 	var p problems
 	var group, first string

@@ -131,28 +131,15 @@ func corrupt(err error) bool {
 // check is one thing that is looked at, and what it matters for.
 type check struct {
 	name, why string
-	look      func(ctx context.Context) (diagnosis, error)
-}
-
-// diagnosis is what a check has seen. The zero verdict is OK.
-type diagnosis struct {
-	verdict    doctor.Verdict
-	found, fix string
-}
-
-func sound(format string, args ...any) diagnosis {
-	return diagnosis{found: fmt.Sprintf(format, args...)}
+	look      func(ctx context.Context) (doctor.Diagnosis, error)
 }
 
 func run(ctx context.Context, c check) doctor.Finding {
 	r, err := c.look(ctx)
 	if err != nil {
-		r = diagnosis{doctor.Warn, "can't be looked at: " + explain(err).Error(), "mend what integrity, schema and tables name, and look again"}
+		r = doctor.Unseen(explain(err).Error(), "mend what integrity, schema and tables name, and look again")
 	}
-	if r.verdict == "" {
-		r.verdict = doctor.OK
-	}
-	return doctor.Finding{Check: c.name, Verdict: r.verdict, Found: r.found, Why: c.why, Fix: r.fix}
+	return r.Of(c.name, c.why)
 }
 
 // examination is one look at one file.

@@ -11,13 +11,13 @@ import (
 	"github.com/settlemq/settle/doctor"
 )
 
-func (x *examination) writable(context.Context) (diagnosis, error) {
+func (x *examination) writable(context.Context) (doctor.Diagnosis, error) {
 	for _, path := range []string{x.path, filepath.Dir(x.path)} {
 		if err := unix.Access(path, unix.W_OK); err != nil {
-			return diagnosis{doctor.Bad, fmt.Sprintf("this user may not write to %s: %v", path, err), "chown or chmod the file and its directory for the user that runs settle"}, nil
+			return doctor.Diagnose(doctor.Bad, fmt.Sprintf("this user may not write to %s: %v", path, err), "chown or chmod the file and its directory for the user that runs settle"), nil
 		}
 	}
-	return sound("the file and its directory"), nil
+	return doctor.Sound("the file and its directory"), nil
 }
 
 // remote are file systems on which locks or shared memory do not reach other
@@ -49,21 +49,21 @@ const (
 	byFUSE   = 0x65735546
 )
 
-func (x *examination) fileSystem(context.Context) (diagnosis, error) {
+func (x *examination) fileSystem(context.Context) (doctor.Diagnosis, error) {
 	v, err := x.cfg.Volume(x.path)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	fix := "move the file to a local disk while nobody has it open"
 	switch name := remote(v.Magic); {
 	case name != "":
-		return diagnosis{doctor.Bad, "a network file system, " + name, fix}, nil
+		return doctor.Diagnose(doctor.Bad, "a network file system, "+name, fix), nil
 	case v.Magic == inMemory, v.Magic == ramDisk:
-		return diagnosis{doctor.Bad, "memory: nothing is left after a restart", fix}, nil
+		return doctor.Diagnose(doctor.Bad, "memory: nothing is left after a restart", fix), nil
 	case v.Magic == byFUSE:
-		return diagnosis{doctor.Warn, "FUSE: whether it keeps what was synced, and locks, is its own affair", fix}, nil
+		return doctor.Diagnose(doctor.Warn, "FUSE: whether it keeps what was synced, and locks, is its own affair", fix), nil
 	}
-	return sound("a local one"), nil
+	return doctor.Sound("a local one"), nil
 }
 
 const (
@@ -73,34 +73,34 @@ const (
 	scarce = 2 << 30
 )
 
-func (x *examination) freeSpace(context.Context) (diagnosis, error) {
+func (x *examination) freeSpace(context.Context) (doctor.Diagnosis, error) {
 	v, err := x.cfg.Volume(x.path)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	found := fmt.Sprintf("%d MiB of %d MiB", v.Free>>20, v.Size>>20)
 	fix := "free space, or delete events that were sent: keep_for of the relay bounds how long they stay"
 	switch {
 	case v.Free < tight:
-		return diagnosis{doctor.Bad, found, fix}, nil
+		return doctor.Diagnose(doctor.Bad, found, fix), nil
 	case v.Free < scarce && v.Free < v.Size/20:
-		return diagnosis{doctor.Warn, found, fix}, nil
+		return doctor.Diagnose(doctor.Warn, found, fix), nil
 	}
-	return sound("%s", found), nil
+	return doctor.Sound("%s", found), nil
 }
 
 const quickCheck = `PRAGMA quick_check(5)`
 
-func (x *examination) integrity(ctx context.Context) (diagnosis, error) {
+func (x *examination) integrity(ctx context.Context) (doctor.Diagnosis, error) {
 	lines, err := x.strings(ctx, quickCheck)
 	fix := fmt.Sprintf("stop what uses it, then restore a backup, or: sqlite3 %s .recover | sqlite3 %[1]s.new", x.path)
 	switch {
 	case err != nil:
-		return diagnosis{doctor.Bad, explain(err).Error(), fix}, nil
+		return doctor.Diagnose(doctor.Bad, explain(err).Error(), fix), nil
 	case len(lines) == 1 && lines[0] == "ok":
-		return sound("ok"), nil
+		return doctor.Sound("ok"), nil
 	}
-	return diagnosis{doctor.Bad, strings.Join(lines, "; "), fix}, nil
+	return doctor.Diagnose(doctor.Bad, strings.Join(lines, "; "), fix), nil
 }
 
 // strings returns the first column of what a query finds.
@@ -122,30 +122,30 @@ func (x *examination) strings(ctx context.Context, query string, args ...any) (a
 
 const journalMode = `PRAGMA journal_mode`
 
-func (x *examination) journalMode(ctx context.Context) (diagnosis, error) {
+func (x *examination) journalMode(ctx context.Context) (doctor.Diagnosis, error) {
 	var mode string
 	if err := x.db.QueryRowContext(ctx, journalMode).Scan(&mode); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if mode != "wal" {
-		return diagnosis{doctor.Warn, mode, "PRAGMA journal_mode = WAL, while nobody else has the file open; and let no other program set it back"}, nil
+		return doctor.Diagnose(doctor.Warn, mode, "PRAGMA journal_mode = WAL, while nobody else has the file open; and let no other program set it back"), nil
 	}
-	return sound("wal"), nil
+	return doctor.Sound("wal"), nil
 }
 
 const synchronousMode = `PRAGMA synchronous`
 
 // synchronous asks a connection that is opened as the store's writer is: the
 // file does not remember it, so other programs have to set it themselves.
-func (x *examination) synchronous(ctx context.Context) (diagnosis, error) {
+func (x *examination) synchronous(ctx context.Context) (doctor.Diagnosis, error) {
 	db, err := x.openAsWriter()
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	defer func() { _ = db.Close() }()
 	var mode int
 	if err := db.QueryRowContext(ctx, synchronousMode).Scan(&mode); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	return ofSynchronous(mode), nil
 }
@@ -153,9 +153,9 @@ func (x *examination) synchronous(ctx context.Context) (diagnosis, error) {
 // full is what synchronous=FULL is numbered by; EXTRA is more.
 const full = 2
 
-func ofSynchronous(mode int) diagnosis {
+func ofSynchronous(mode int) doctor.Diagnosis {
 	if mode < full {
-		return diagnosis{doctor.Bad, fmt.Sprintf("a commit is not on the disk when it returns (%d)", mode), "open the file with PRAGMA synchronous = FULL"}
+		return doctor.Diagnose(doctor.Bad, fmt.Sprintf("a commit is not on the disk when it returns (%d)", mode), "open the file with PRAGMA synchronous = FULL")
 	}
-	return sound("FULL in Settle's connections; other programs that write to the file must say PRAGMA synchronous = FULL themselves")
+	return doctor.Sound("FULL in Settle's connections; other programs that write to the file must say PRAGMA synchronous = FULL themselves")
 }

@@ -41,33 +41,33 @@ func (x *examination) position(ctx context.Context) (readers []relay.Reader, err
 	return readers, nil
 }
 
-func (x *examination) generation(ctx context.Context) (diagnosis, error) {
+func (x *examination) generation(ctx context.Context) (doctor.Diagnosis, error) {
 	readers, err := x.position(ctx)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if len(readers) == 0 {
-		return sound("no relay has been here"), nil
+		return doctor.Sound("no relay has been here"), nil
 	}
 	fix := "restore the whole file from one moment; or decide where the relay goes on: settle outbox restart SERVICE shows what there is and the choices"
 	for _, r := range readers {
 		var highest int64
 		if err := x.db.QueryRowContext(ctx, highestID).Scan(&highest); err != nil {
-			return diagnosis{}, err
+			return doctor.Diagnosis{}, err
 		}
 		if highest < r.Cursor {
-			return diagnosis{doctor.Bad, fmt.Sprintf("the relay has read up to id %d, the table has given no more than %d", r.Cursor, highest), fix}, nil
+			return doctor.Diagnose(doctor.Bad, fmt.Sprintf("the relay has read up to id %d, the table has given no more than %d", r.Cursor, highest), fix), nil
 		}
 		var event string
 		err := x.db.QueryRowContext(ctx, eventAt, r.Cursor).Scan(&event)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return diagnosis{}, err
+			return doctor.Diagnosis{}, err
 		}
 		if event != "" && r.CursorEvent != "" && event != r.CursorEvent {
-			return diagnosis{doctor.Bad, fmt.Sprintf("the relay has read event %s at id %d, and there is %s now", r.CursorEvent, r.Cursor, event), fix}, nil
+			return doctor.Diagnose(doctor.Bad, fmt.Sprintf("the relay has read event %s at id %d, and there is %s now", r.CursorEvent, r.Cursor, event), fix), nil
 		}
 	}
-	return sound("the relay's position, id %d, is of this table", readers[0].Cursor), nil
+	return doctor.Sound("the relay's position, id %d, is of this table", readers[0].Cursor), nil
 }
 
 const (
@@ -88,18 +88,18 @@ ORDER BY e.id LIMIT 21`
 // SQLite gives ids in the order of commits, so the relay looks only above its
 // position: a row that a program has put below it, by choosing the id itself,
 // is read by nobody.
-func (x *examination) neverSent(ctx context.Context) (diagnosis, error) {
+func (x *examination) neverSent(ctx context.Context) (doctor.Diagnosis, error) {
 	readers, err := x.position(ctx)
 	if err != nil || len(readers) == 0 {
-		return sound("no relay has been here"), err
+		return doctor.Sound("no relay has been here"), err
 	}
 	var looked, first int64
 	if err := x.db.QueryRowContext(ctx, lookedAt, neverSentRows).Scan(&looked, &first); err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	rows, err := x.db.QueryContext(ctx, findNeverSent, first)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	defer func() { _ = rows.Close() }()
 	var events, values []string
@@ -107,18 +107,19 @@ func (x *examination) neverSent(ctx context.Context) (diagnosis, error) {
 		var id int64
 		var event string
 		if err := rows.Scan(&id, &event); err != nil {
-			return diagnosis{}, err
+			return doctor.Diagnosis{}, err
 		}
 		events, values = append(events, event), append(values, fmt.Sprintf("(%d, 'late', unixepoch() * 1000000)", id))
 	}
 	if err := rows.Err(); err != nil || len(events) == 0 {
-		return sound("none of %d", looked), err
+		return doctor.Sound("none of %d", looked), err
 	}
 	if len(events) > 20 {
 		events, values = append(events[:20], "…"), values[:20]
 	}
-	return diagnosis{doctor.Bad, fmt.Sprintf("of %d events these were never acknowledged: %s", looked, strings.Join(events, ", ")),
-		"INSERT INTO t_outbox_extra (id, reason, added_at) VALUES " + strings.Join(values, ", ")}, nil
+	return doctor.Diagnose(doctor.Bad, fmt.Sprintf("of %d events these were never acknowledged: %s", looked, strings.Join(events, ", ")),
+			"INSERT INTO t_outbox_extra (id, reason, added_at) VALUES "+strings.Join(values, ", ")),
+		nil
 }
 
 const (
@@ -126,14 +127,14 @@ const (
 	renewedTill = `SELECT expires_at FROM settle_renewal WHERE scope = '` + relayScope + `' AND name = ? AND epoch = ?`
 )
 
-func (x *examination) relay(ctx context.Context) (diagnosis, error) {
+func (x *examination) relay(ctx context.Context) (doctor.Diagnosis, error) {
 	var own int
 	if err := x.db.QueryRowContext(ctx, countOwn).Scan(&own); err != nil || own < 5 {
-		return sound("no relay has been here"), err
+		return doctor.Sound("no relay has been here"), err
 	}
 	rows, err := x.db.QueryContext(ctx, leaders)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	defer func() { _ = rows.Close() }()
 	var good, found, fixes []string
@@ -143,11 +144,11 @@ func (x *examination) relay(ctx context.Context) (diagnosis, error) {
 		var owner string
 		var clean bool
 		if err := rows.Scan(&lane, &owner, &epoch, &clean, &deaths); err != nil {
-			return diagnosis{}, err
+			return doctor.Diagnosis{}, err
 		}
 		runs, err := x.runs(ctx, lane, epoch)
 		if err != nil {
-			return diagnosis{}, err
+			return doctor.Diagnosis{}, err
 		}
 		switch {
 		case deaths > 0:
@@ -164,11 +165,11 @@ func (x *examination) relay(ctx context.Context) (diagnosis, error) {
 	}
 	switch {
 	case len(found) > 0:
-		return diagnosis{doctor.Warn, strings.Join(found, "; "), strings.Join(fixes, "; ")}, rows.Err()
+		return doctor.Diagnose(doctor.Warn, strings.Join(found, "; "), strings.Join(fixes, "; ")), rows.Err()
 	case len(good) == 0:
 		good = []string{"no relay has been here"}
 	}
-	return sound("%s", strings.Join(good, "; ")), rows.Err()
+	return doctor.Sound("%s", strings.Join(good, "; ")), rows.Err()
 }
 
 // runs asks the lease file, without making one where there is none.

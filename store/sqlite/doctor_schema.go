@@ -26,30 +26,30 @@ func versionOf(ctx context.Context, db *sql.DB) (version int64, err error) {
 	return version, err
 }
 
-func (x *examination) schemaVersion(ctx context.Context) (diagnosis, error) {
+func (x *examination) schemaVersion(ctx context.Context) (doctor.Diagnosis, error) {
 	version, err := versionOf(ctx, x.db)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	model, err := openModel(ctx)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	defer func() { _ = model.Close() }()
 	last, err := versionOf(ctx, model)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	fix := "settle migrate --db URL, or --dry-run for the SQL; it goes on where an earlier one stopped"
 	switch {
 	case version == 0:
-		return diagnosis{doctor.Bad, "no tables of Settle", fix}, nil
+		return doctor.Diagnose(doctor.Bad, "no tables of Settle", fix), nil
 	case version < last:
-		return diagnosis{doctor.Bad, fmt.Sprintf("version %d, this program knows %d", version, last), fix}, nil
+		return doctor.Diagnose(doctor.Bad, fmt.Sprintf("version %d, this program knows %d", version, last), fix), nil
 	case version > last:
-		return diagnosis{doctor.Bad, fmt.Sprintf("version %d, this program knows only %d", version, last), "use the program that migrated it, or a later one"}, nil
+		return doctor.Diagnose(doctor.Bad, fmt.Sprintf("version %d, this program knows only %d", version, last), "use the program that migrated it, or a later one"), nil
 	}
-	return sound("version %d", version), nil
+	return doctor.Sound("version %d", version), nil
 }
 
 // openModel makes the schema of this program in memory, to compare with.
@@ -111,26 +111,26 @@ func columns(ctx context.Context, db *sql.DB, table string) (types map[string]st
 	return types, order, rows.Err()
 }
 
-func (x *examination) tables(ctx context.Context) (diagnosis, error) {
+func (x *examination) tables(ctx context.Context) (doctor.Diagnosis, error) {
 	model, err := openModel(ctx)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	defer func() { _ = model.Close() }()
 	here, err := versionOf(ctx, x.db)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	if last, err := versionOf(ctx, model); err != nil || here != last {
-		return sound("of another version: see schema"), err
+		return doctor.Sound("of another version: see schema"), err
 	}
 	wanted, err := things(ctx, model)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	present, err := things(ctx, x.db)
 	if err != nil {
-		return diagnosis{}, err
+		return doctor.Diagnosis{}, err
 	}
 	there := map[string]bool{}
 	for _, t := range present {
@@ -144,14 +144,14 @@ func (x *examination) tables(ctx context.Context) (diagnosis, error) {
 		}
 		f, err := x.changedColumns(ctx, model, t)
 		if err != nil {
-			return diagnosis{}, err
+			return doctor.Diagnosis{}, err
 		}
 		found, fixes = append(found, f.found...), append(fixes, f.fixes...)
 	}
 	if len(found) > 0 {
-		return diagnosis{doctor.Bad, strings.Join(found, "; "), strings.Join(fixes, "; ")}, nil
+		return doctor.Diagnose(doctor.Bad, strings.Join(found, "; "), strings.Join(fixes, "; ")), nil
 	}
-	return sound("%d tables, indexes, views and triggers are there", len(wanted)), nil
+	return doctor.Sound("%d tables, indexes, views and triggers are there", len(wanted)), nil
 }
 
 type changes struct{ found, fixes []string }

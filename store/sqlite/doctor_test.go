@@ -12,6 +12,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/doctor"
+	"github.com/settlemq/settle/doctor/doctortest"
 	"github.com/settlemq/settle/relay"
 )
 
@@ -25,21 +26,7 @@ func diagnose(t *testing.T, path string, cfg DoctorConfig) map[string]doctor.Fin
 	if cfg.Volume == nil {
 		cfg.Volume = onDisk
 	}
-	list, err := NewDoctor(path, cfg).Check(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	by := map[string]doctor.Finding{}
-	for _, f := range list {
-		if f.Check == "" || f.Found == "" || f.Why == "" || f.Verdict != doctor.OK && f.Fix == "" {
-			t.Errorf("a finding is not complete: %+v", f)
-		}
-		by[f.Check] = f
-	}
-	if len(by) != len(list) {
-		t.Errorf("%d findings have %d names", len(list), len(by))
-	}
-	return by
+	return doctortest.Diagnose(t, NewDoctor(path, cfg))
 }
 
 func execute(t *testing.T, path, statements string) {
@@ -236,7 +223,7 @@ func TestDurabilityIsAskedForAlone(t *testing.T) {
 
 func TestACommitThatIsNotOnTheDiskIsBad(t *testing.T) {
 	for mode, want := range []doctor.Verdict{doctor.Bad, doctor.Bad, "", ""} {
-		if got := ofSynchronous(mode).verdict; got != want {
+		if got := ofSynchronous(mode).Verdict; got != want {
 			t.Errorf("mode %d is %q, want %q", mode, got, want)
 		}
 	}
