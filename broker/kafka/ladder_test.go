@@ -12,6 +12,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/bridge"
+	"github.com/settlemq/settle/bridge/bridgetest"
 	"github.com/settlemq/settle/broker/kafka"
 )
 
@@ -214,16 +215,16 @@ func TestAReturnToATopicThatIsNotThereMayBeTriedLaterAndOneThatIsTooLargeMayNot(
 	defer b.Close()
 	g := c.declare(b)
 	c.produce(&kgo.Record{Topic: c.dead(), Value: []byte("v"), Headers: []kgo.RecordHeader{{Key: "kafka_dlt-original-topic", Value: []byte("nowhere-" + c.topic)}}})
-	l := letters(t, b, g, 1)[0]
-	if err := sendBack(t, b, g, l, bridge.ToOrigin); settle.ScopeOf(err) != settle.ScopeTopic {
+	l := bridgetest.Letters(t, b, g, 1)[0]
+	if err := bridgetest.SendBack(t, b, g, l, bridge.ToOrigin); settle.ScopeOf(err) != settle.ScopeTopic {
 		t.Errorf("to a topic that is not there: %v", err)
 	}
 	l.Record.Raw = make([]byte, 3<<20)
-	if err := sendBack(t, b, g, l, bridge.ToGroup); settle.ScopeOf(err) != settle.ScopeRecord || !settle.IsPermanent(err) {
+	if err := bridgetest.SendBack(t, b, g, l, bridge.ToGroup); settle.ScopeOf(err) != settle.ScopeRecord || !settle.IsPermanent(err) {
 		t.Errorf("with 3 MiB: %v", err)
 	}
 	l.Wrapping = nil
-	if err := sendBack(t, b, g, l, bridge.ToGroup); settle.ScopeOf(err) != settle.ScopeRecord || !settle.IsPermanent(err) {
+	if err := bridgetest.SendBack(t, b, g, l, bridge.ToGroup); settle.ScopeOf(err) != settle.ScopeRecord || !settle.IsPermanent(err) {
 		t.Errorf("without a wrapping: %v", err)
 	}
 }

@@ -1,15 +1,12 @@
 package kafka_test
 
 import (
-	"context"
 	"os"
-	"runtime"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/settlemq/settle/bridge"
+	"github.com/settlemq/settle/bridge/bridgetest"
 )
 
 func TestAHundredThousandLettersAreReadInBoundedMemory(t *testing.T) {
@@ -29,30 +26,5 @@ func TestAHundredThousandLettersAreReadInBoundedMemory(t *testing.T) {
 		}
 		must(t, c.raw.ProduceSync(t.Context(), some...).FirstErr())
 	}
-	s, err := b.Source(g)
-	must(t, err)
-	ctx, stop := context.WithTimeout(t.Context(), 10*patience)
-	defer stop()
-	runtime.GC()
-	var before, now runtime.MemStats
-	runtime.ReadMemStats(&before)
-	begin, found, most := time.Now(), 0, uint64(0)
-	must(t, s.Letters(ctx, func(_ context.Context, some []bridge.Letter) error {
-		if found/10_000 != (found+len(some))/10_000 {
-			runtime.GC()
-			runtime.ReadMemStats(&now)
-			most = max(most, now.HeapAlloc)
-		}
-		if found += len(some); found == n {
-			stop()
-		}
-		return nil
-	}))
-	if found != n {
-		t.Fatalf("%d letters of %d came", found, n)
-	}
-	t.Logf("%d letters of %d bytes, %.0f a second", n, size, n/time.Since(begin).Seconds())
-	if most > before.HeapAlloc+64<<20 {
-		t.Errorf("%d bytes are held, before it were %d", most, before.HeapAlloc)
-	}
+	bridgetest.InBoundedMemory(t, b, g, n, 64<<20)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/bridge"
+	"github.com/settlemq/settle/bridge/bridgetest"
 	"github.com/settlemq/settle/broker/kafka"
 	"github.com/settlemq/settle/internal/services"
 )
@@ -23,36 +24,6 @@ import (
 func (c *climber) spring(how string) *services.Java {
 	c.t.Helper()
 	return services.StartJava(c.t, filepath.Join("testdata", "spring"), "FailingConsumer", how, strings.TrimPrefix(c.at, "kafka://"), c.topic, c.ladder.Group)
-}
-
-// letters reads n letters of a group.
-func letters(t testing.TB, b *kafka.Broker, g bridge.Group, n int) []bridge.Letter {
-	t.Helper()
-	s, err := b.Source(g)
-	must(t, err)
-	ctx, stop := context.WithTimeout(t.Context(), patience)
-	defer stop()
-	var all []bridge.Letter
-	err = s.Letters(ctx, func(_ context.Context, some []bridge.Letter) error {
-		if all = append(all, some...); len(all) >= n {
-			stop()
-		}
-		return nil
-	})
-	if err != nil || len(all) != n {
-		t.Fatalf("there are %d letters, want %d: %v", len(all), n, err)
-	}
-	return all
-}
-
-func sendBack(t testing.TB, b *kafka.Broker, g bridge.Group, l bridge.Letter, to bridge.Target) error {
-	t.Helper()
-	s, err := b.Source(g)
-	must(t, err)
-	l.Record.Event, l.Record.DecodeErr = nil, nil
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	return s.Return(ctx, bridge.Return{ID: "r1", To: to, Letter: l})
 }
 
 func (c *climber) declare(b *kafka.Broker) bridge.Group {
@@ -85,7 +56,7 @@ func TestWhatSpringsDeadLetterPublishingRecovererSendsIsReadAndComesBack(t *test
 	c.produce(&kgo.Record{Topic: c.topic, Key: []byte("cut"), Value: []byte("\xff\x00"), Headers: []kgo.RecordHeader{{Key: "b", Value: []byte{0, 255}}, {Key: "b", Value: nil}}})
 	c.produce(&kgo.Record{Topic: c.topic, Value: []byte("no key")})
 	seen := map[string]bool{}
-	for _, l := range letters(t, b, g, 8) {
+	for _, l := range bridgetest.Letters(t, b, g, 8) {
 		seen[l.Record.Key] = true
 		switch {
 		case l.Record.Event != nil:
@@ -116,7 +87,7 @@ func TestWhatSpringsDeadLetterPublishingRecovererSendsIsReadAndComesBack(t *test
 // comesBack wants Spring to receive a letter's record again, by its origin.
 func (c *climber) comesBack(java *services.Java, b *kafka.Broker, g bridge.Group, l bridge.Letter) {
 	c.t.Helper()
-	must(c.t, sendBack(c.t, b, g, l, bridge.ToOrigin))
+	must(c.t, bridgetest.SendBack(c.t, b, g, l, bridge.ToOrigin))
 	key, value, partition := l.Record.Key, string(l.Record.Raw), strconv.Itoa(l.From.Partition)
 	if key == "" {
 		key = "null"
@@ -150,12 +121,12 @@ func TestARetryableTopicOfSpringsClimbsTheLadderThatIsDeclaredAndConsumesWhatCom
 	m := c.messageOf("order-1", 1, 0)
 	receipt := b.Publish(t.Context(), []settle.Message{m})[0]
 	must(t, receipt.Err)
-	l := letters(t, b, g, 1)[0]
+	l := bridgetest.Letters(t, b, g, 1)[0]
 	if l.Attempts != 3 || l.From != (bridge.Place{Topic: c.topic, Partition: receipt.At.Partition, Offset: receipt.At.Offset}) || l.Exception != "java.lang.IllegalStateException" ||
 		l.Class != settle.ClassHandler || !slices.Equal(l.To, []bridge.Target{bridge.ToGroup, bridge.ToOrigin}) {
 		t.Fatalf("the letter is %+v", l)
 	}
-	must(t, sendBack(t, b, g, l, bridge.ToGroup))
+	must(t, bridgetest.SendBack(t, b, g, l, bridge.ToGroup))
 	line := strings.Split(java.Line(patience), "\t")
 	if len(line) != 6 || line[0] != g.Retry || line[2] != "order-1" || line[3] != string(l.Record.Raw) || line[4] != "r1" {
 		t.Fatalf("Spring received %q", line)

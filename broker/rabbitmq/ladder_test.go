@@ -11,6 +11,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/bridge"
+	"github.com/settlemq/settle/bridge/bridgetest"
 	"github.com/settlemq/settle/broker/rabbitmq"
 )
 
@@ -46,7 +47,7 @@ func TestWhatIsRejectedWaitsInEachStepOfTheLadderAndIsDeadBehindTheLast(t *testi
 			break
 		}
 	}
-	l := letters(t, b, g, 1)[0]
+	l := bridgetest.Letters(t, b, g, 1)[0]
 	switch want := (bridge.Place{Exchange: c.topic, RoutingKey: "order.paid", Queue: c.queue()}); {
 	case l.From != want:
 		t.Errorf("it came from %+v, want %+v", l.From, want)
@@ -68,14 +69,14 @@ func TestWhatIsDeliveredTooOftenIsDeadAtOnceAndWhatIsBothIsNotLost(t *testing.T)
 	}
 	c.send(c.topic, "k", amqp.Publishing{Body: []byte("poison"), MessageId: "m1"})
 	requeue(3)
-	l := letters(t, b, g, 1)[0]
+	l := bridgetest.Letters(t, b, g, 1)[0]
 	if l.Class != settle.ClassDecode || len(l.History) != 1 || l.History[0].Reason != "delivery_limit" {
 		t.Errorf("the letter is %+v", l)
 	}
 	envelope := settle.AppendEnvelope(nil, &settle.Event{ID: "e1", Type: "order.paid", AggregateID: "o1", Payload: []byte(`{}`)})
 	c.send(c.topic, "k", amqp.Publishing{Body: envelope, MessageId: "m2"})
 	requeue(3)
-	if l = letters(t, b, g, 1)[0]; l.Class != settle.ClassCrashLoop {
+	if l = bridgetest.Letters(t, b, g, 1)[0]; l.Class != settle.ClassCrashLoop {
 		t.Errorf("the class is %q", l.Class)
 	}
 	// Rejected first, then too often delivered: which steps it still takes is the
@@ -89,7 +90,7 @@ func TestWhatIsDeliveredTooOftenIsDeadAtOnceAndWhatIsBothIsNotLost(t *testing.T)
 		}
 		must(t, d.Nack(false, true))
 	}
-	if l = letters(t, b, g, 1)[0]; l.Attempts != 1 || l.Record.Event.ID != "e1" {
+	if l = bridgetest.Letters(t, b, g, 1)[0]; l.Attempts != 1 || l.Record.Event.ID != "e1" {
 		t.Errorf("the letter is %+v", l)
 	}
 }

@@ -1,7 +1,6 @@
 package rabbitmq_test
 
 import (
-	"context"
 	"os"
 	"testing"
 	"time"
@@ -170,24 +169,4 @@ func TestLettersThatAConsumerRepublishesKeepTheContract(t *testing.T) {
 		t.Skip("runs with SETTLE_TEST_ALL=1: those of a consumer that rejects are in the plain run")
 	}
 	bridgetest.Run(t, func(t testing.TB) bridgetest.Harness { return newClimber(t, at, time.Minute).harness(t) })
-}
-
-// letters reads n letters of a group.
-func letters(t testing.TB, b *rabbitmq.Broker, g bridge.Group, n int) []bridge.Letter {
-	t.Helper()
-	s, err := b.Source(g)
-	must(t, err)
-	ctx, stop := context.WithTimeout(t.Context(), patience)
-	defer stop()
-	var all []bridge.Letter
-	err = s.Letters(ctx, func(_ context.Context, some []bridge.Letter) error {
-		if all = append(all, some...); len(all) >= n {
-			stop()
-		}
-		return nil
-	})
-	if err != nil || len(all) != n {
-		t.Fatalf("there are %d letters, want %d: %v", len(all), n, err)
-	}
-	return all
 }

@@ -14,18 +14,9 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/bridge"
+	"github.com/settlemq/settle/bridge/bridgetest"
 	"github.com/settlemq/settle/broker/rabbitmq"
 )
-
-func sendBack(t testing.TB, b *rabbitmq.Broker, g bridge.Group, l bridge.Letter, to bridge.Target) error {
-	t.Helper()
-	s, err := b.Source(g)
-	must(t, err)
-	l.Record.Event, l.Record.DecodeErr = nil, nil
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	return s.Return(ctx, bridge.Return{ID: "r1", To: to, Letter: l})
-}
 
 func TestAMessageComesBackWithItsPropertiesAndTypedHeaders(t *testing.T) {
 	c := newClimber(t, serverForTest(t), time.Millisecond)
@@ -42,9 +33,9 @@ func TestAMessageComesBackWithItsPropertiesAndTypedHeaders(t *testing.T) {
 	}
 	c.send(c.topic, "some.key", sent)
 	c.reject(2)
-	l := letters(t, b, g, 1)[0]
+	l := bridgetest.Letters(t, b, g, 1)[0]
 	for _, to := range []bridge.Target{bridge.ToGroup, bridge.ToOrigin} {
-		if err := sendBack(t, b, g, l, to); err != nil {
+		if err := bridgetest.SendBack(t, b, g, l, to); err != nil {
 			t.Fatal(err)
 		}
 		got := c.awaited(c.queue())
@@ -84,8 +75,8 @@ func TestCopiesThatAMessageAsksForGoWithItToItsOriginOnly(t *testing.T) {
 	for range 1 { // one for a queue that two keys lead to
 		must(t, c.awaited(c.topic+otherQueue).Ack(false))
 	}
-	l := letters(t, b, g, 1)[0]
-	must(t, sendBack(t, b, g, l, bridge.ToGroup))
+	l := bridgetest.Letters(t, b, g, 1)[0]
+	must(t, bridgetest.SendBack(t, b, g, l, bridge.ToGroup))
 	must(t, c.awaited(c.queue()).Ack(false))
 	if d, is := c.get(c.topic+otherQueue, time.Second); is {
 		t.Errorf("another group has received %q with %v", d.Body, d.Headers)
@@ -98,15 +89,15 @@ func TestAReturnThatNobodyWouldGetFailsAndOneThatCanNotBeIsRefusedForGood(t *tes
 	g := c.declare(b)
 	c.send(c.topic, "k", amqp.Publishing{Body: []byte("x"), MessageId: "m1"})
 	c.reject(2)
-	l := letters(t, b, g, 1)[0]
+	l := bridgetest.Letters(t, b, g, 1)[0]
 	nowhere := g
 	nowhere.Retry = "nowhere-" + c.topic
-	if err := sendBack(t, b, nowhere, l, bridge.ToGroup); settle.ScopeOf(err) != settle.ScopeTopic || !strings.Contains(err.Error(), `there is no queue "nowhere-`) {
+	if err := bridgetest.SendBack(t, b, nowhere, l, bridge.ToGroup); settle.ScopeOf(err) != settle.ScopeTopic || !strings.Contains(err.Error(), `there is no queue "nowhere-`) {
 		t.Errorf("to a queue that is not there: %v", err)
 	}
 	moved := l
 	moved.From.Exchange = "nowhere-" + c.topic
-	if err := sendBack(t, b, g, moved, bridge.ToOrigin); settle.ScopeOf(err) != settle.ScopeTopic {
+	if err := bridgetest.SendBack(t, b, g, moved, bridge.ToOrigin); settle.ScopeOf(err) != settle.ScopeTopic {
 		t.Errorf("to an exchange that is not there: %v", err)
 	}
 	for name, change := range map[string]func(*bridge.Letter){
@@ -117,11 +108,11 @@ func TestAReturnThatNobodyWouldGetFailsAndOneThatCanNotBeIsRefusedForGood(t *tes
 	} {
 		changed := l
 		change(&changed)
-		if err := sendBack(t, b, g, changed, bridge.ToOrigin); settle.ScopeOf(err) != settle.ScopeRecord || !settle.IsPermanent(err) {
+		if err := bridgetest.SendBack(t, b, g, changed, bridge.ToOrigin); settle.ScopeOf(err) != settle.ScopeRecord || !settle.IsPermanent(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	must(t, sendBack(t, b, g, l, bridge.ToOrigin)) // the connection was not ended by any of these
+	must(t, bridgetest.SendBack(t, b, g, l, bridge.ToOrigin)) // the connection was not ended by any of these
 }
 
 func TestLargeHeadersGoBackAsText(t *testing.T) {
@@ -133,8 +124,8 @@ func TestLargeHeadersGoBackAsText(t *testing.T) {
 	c.reject(2)
 	c.send(c.topic, "k", amqp.Publishing{Headers: amqp.Table{"bytes": bytes}, Body: []byte("y")})
 	c.reject(2)
-	found := letters(t, b, g, 2)
-	must(t, sendBack(t, b, g, found[0], bridge.ToGroup))
+	found := bridgetest.Letters(t, b, g, 2)
+	must(t, bridgetest.SendBack(t, b, g, found[0], bridge.ToGroup))
 	if d := c.awaited(c.queue()); d.Headers["text"] != text {
 		t.Errorf("the text has not come back: %d bytes", len(d.Headers))
 	}
@@ -161,14 +152,14 @@ func TestLettersOfASettleGroupThatWereDeliveredTooOftenGoBackToTheirPartition(t 
 		}()
 	}
 	g := bridge.Group{Name: "own", Dead: []string{own + ".dead"}, Retry: own}
-	died := letters(t, b, g, 4)
+	died := bridgetest.Letters(t, b, g, 4)
 	must(t, killing.Close())
 	want := map[string]int{}
 	for _, l := range died {
 		if l.Class != settle.ClassCrashLoop || l.From.Exchange != r.topic || l.From.RoutingKey != "test.happened" || !strings.HasPrefix(l.From.Queue, own+".") || l.Record.Event == nil {
 			t.Fatalf("the letter is %+v", l)
 		}
-		must(t, sendBack(t, b, g, l, bridge.ToGroup))
+		must(t, bridgetest.SendBack(t, b, g, l, bridge.ToGroup))
 		want[l.From.Queue]++
 	}
 	for queue, n := range want {
@@ -222,7 +213,7 @@ func TestALetterThatComesBackAgainAndAgainClimbsFromTheFirstStepEachTime(t *test
 	seen := map[string]bool{}
 	for round := range 10 {
 		c.reject(3)
-		l := letters(t, b, g, 1)[0]
+		l := bridgetest.Letters(t, b, g, 1)[0]
 		if l.Attempts != 3 || l.From != (bridge.Place{Exchange: c.topic, RoutingKey: "k", Queue: c.queue()}) || round > 0 && l.ReturnID == "" || seen[l.Identity] {
 			t.Fatalf("round %d: the letter is %+v", round, l)
 		}

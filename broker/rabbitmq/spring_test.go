@@ -11,6 +11,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/bridge"
+	"github.com/settlemq/settle/bridge/bridgetest"
 	"github.com/settlemq/settle/internal/services"
 )
 
@@ -45,13 +46,13 @@ func TestAConsumerOfSpringsClimbsTheLadderByRejectingAndConsumesWhatComesBack(t 
 	g := c.declare(b)
 	java := c.spring("reject")
 	publishAll(t, b, events(c.topic, "k", 3))
-	for _, l := range letters(t, b, g, 3) {
+	for _, l := range bridgetest.Letters(t, b, g, 3) {
 		if l.Attempts != 3 || l.Class != settle.ClassHandler || l.From != (bridge.Place{Exchange: c.topic, RoutingKey: "test.happened", Queue: c.queue()}) || l.Record.Event == nil {
 			t.Fatalf("the letter is %+v", l)
 		}
-		must(t, sendBack(t, b, g, l, bridge.ToGroup))
+		must(t, bridgetest.SendBack(t, b, g, l, bridge.ToGroup))
 		returned(t, java, l, c.queue())
-		must(t, sendBack(t, b, g, l, bridge.ToOrigin))
+		must(t, bridgetest.SendBack(t, b, g, l, bridge.ToOrigin))
 		returned(t, java, l, "test.happened")
 	}
 }
@@ -66,16 +67,16 @@ func TestWhatSpringsRepublishMessageRecovererSendsIsReadAndComesBack(t *testing.
 	g := c.declare(b)
 	java := c.spring("republish")
 	publishAll(t, b, events(c.topic, "k", 1))
-	l := letters(t, b, g, 1)[0]
+	l := bridgetest.Letters(t, b, g, 1)[0]
 	if l.Exception != "java.lang.IllegalStateException" || l.Record.Event == nil || l.Message != "no stock for "+l.Record.Event.ID || !strings.Contains(l.Trace, "FailingConsumer") || l.Class != settle.ClassHandler ||
 		l.From.Exchange != c.topic || l.From.RoutingKey != "test.happened" || l.Attempts != 1 || l.DiedAt.IsZero() {
 		t.Fatalf("the letter is %+v", l)
 	}
-	must(t, sendBack(t, b, g, l, bridge.ToGroup))
+	must(t, bridgetest.SendBack(t, b, g, l, bridge.ToGroup))
 	returned(t, java, l, c.queue())
 	// A message of Java's with headers that only it has the types of.
 	c.send(c.topic, "k", amqp.Publishing{MessageId: "m2", Headers: amqp.Table{"n": int32(7), "list": []any{"a", int64(1)}}, Body: []byte("x")})
-	l = letters(t, b, g, 1)[0]
+	l = bridgetest.Letters(t, b, g, 1)[0]
 	if l.Class != settle.ClassDecode || l.Record.Headers["n"] != "7" || l.Exception != "java.lang.IllegalStateException" {
 		t.Fatalf("the letter is %+v", l)
 	}
