@@ -222,7 +222,7 @@ func TestDurabilityIsAskedForAlone(t *testing.T) {
 }
 
 func TestACommitThatIsNotOnTheDiskIsBad(t *testing.T) {
-	for mode, want := range []doctor.Verdict{doctor.Bad, doctor.Bad, "", ""} {
+	for mode, want := range []doctor.Verdict{doctor.Bad, doctor.Bad, doctor.OK, doctor.OK} {
 		if got := ofSynchronous(mode).Verdict; got != want {
 			t.Errorf("mode %d is %q, want %q", mode, got, want)
 		}
