@@ -105,7 +105,7 @@ func (b *bridging) session(ctx context.Context) error {
 	running := bridge.New(b.group, db.Bridge, of, bridge.Config{LeaseTTL: own.LeaseTTL, LookEvery: own.LookEvery, Crash: b.crash, Logger: calm})
 	watching, stop := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	group.Go(func() { b.watch(watching, running) })
+	group.Go(func() { b.watch(watching, running, broker) })
 	err = running.Run(ctx)
 	stop()
 	group.Wait()
@@ -140,7 +140,9 @@ func (b *bridging) sourceOf(ctx context.Context, broker bridge.Broker) (bridge.S
 }
 
 // watch keeps the board until ctx is done.
-func (b *bridging) watch(ctx context.Context, of *bridge.Bridge) {
+func (b *bridging) watch(ctx context.Context, of *bridge.Bridge, broker bridge.Broker) {
+	var next time.Time
+	var silent *lost
 	elected := time.Now().Add(5 * lookEvery)
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -150,11 +152,20 @@ func (b *bridging) watch(ctx context.Context, of *bridge.Bridge) {
 			return
 		case <-tick.C:
 		}
+		if !time.Now().Before(next) {
+			asking, cancel := context.WithTimeout(ctx, askWithin)
+			silent = askBroker(asking, broker)
+			cancel()
+			next = time.Now().Add(askEvery)
+		}
 		stats := of.Stats()
 		b.mu.Lock()
 		b.now = stats
 		b.mu.Unlock()
 		switch {
+		case ctx.Err() != nil:
+		case silent != nil:
+			b.board.become(StateUnreachable, silent.what, silent.err)
 		case stats.Trouble != "":
 			b.board.become(StateUnreachable, stats.Trouble, errors.New(stats.Cause))
 		case stats.Leading:

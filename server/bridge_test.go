@@ -41,16 +41,24 @@ func TestADeadLetterOfARabbitMQConsumerThatIsNotOursIsBroughtInAndSentBack(t *te
 	}
 	queue := topic + ".stock"
 	t.Cleanup(func() {
-		for _, q := range []string{"", ".dead", ".retry.1"} {
-			_, _ = ch.QueueDelete(queue+q, false, false, false)
-		}
-		for _, e := range []string{".retry", ".retry.steps", ".retry.first", ".back"} {
-			_ = ch.ExchangeDelete(queue+e, false, false)
-		}
+		removeLadder(ch, queue, 1)
 		_ = ch.ExchangeDelete(topic, false, false)
 		_ = conn.Close()
 	})
 	deadAndBack(t, at, topic, &rejecting{ch, queue}, 2)
+}
+
+// removeLadder removes the ladder of a queue, with it.
+func removeLadder(ch *amqp.Channel, queue string, steps int) {
+	for _, q := range []string{"", ".dead"} {
+		_, _ = ch.QueueDelete(queue+q, false, false, false)
+	}
+	for n := range steps {
+		_, _ = ch.QueueDelete(fmt.Sprint(queue, ".retry.", n+1), false, false, false)
+	}
+	for _, e := range []string{".retry", ".retry.steps", ".retry.first", ".back"} {
+		_ = ch.ExchangeDelete(queue+e, false, false)
+	}
 }
 
 // rejecting is a consumer of RabbitMQ.

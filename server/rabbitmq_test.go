@@ -20,7 +20,8 @@ import (
 	"github.com/settlemq/settle/server"
 )
 
-// rabbitTopic names a topic, and removes it and a group's queues with the test.
+// rabbitTopic names a topic, and removes it, a group's queues and the ladder of
+// a group "theirs" with the test.
 func rabbitTopic(t *testing.T, at, group string) string {
 	t.Helper()
 	topic := "serve-" + settle.NewID()
@@ -40,6 +41,7 @@ func rabbitTopic(t *testing.T, at, group string) string {
 		for _, rest := range []string{".dead", ".members"} {
 			_, _ = ch.QueueDelete(topic+"."+group+rest, false, false, false)
 		}
+		removeLadder(ch, topic+".theirs", 3)
 		_ = ch.ExchangeDelete(topic+"."+group, false, false)
 		_ = ch.ExchangeDelete(topic, false, false)
 	})

@@ -241,7 +241,8 @@ func (s *source) ask(ctx context.Context, db *dial.Database, reached func(contex
 	return reached(ctx)
 }
 
-func askBroker(ctx context.Context, broker settle.Broker) *lost {
+// askBroker asks a settle.Broker or a bridge.Broker, if it can be asked.
+func askBroker(ctx context.Context, broker any) *lost {
 	if p, ok := broker.(pinger); ok {
 		if err := p.Ping(ctx); err != nil {
 			return &lost{lostBroker, fmt.Errorf("it does not answer: %w", err)}
