@@ -1,0 +1,6 @@
+# Master b of rocketmq2, which is started as a whole.
+. "$here/services.d/rocketmq2.sh"
+needs=rocketmq2
+nodes=b
+home=$state/rocketmq2
+dir=$home/b
