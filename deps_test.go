@@ -22,6 +22,9 @@ var imports = map[string]struct{ ours, others []string }{
 	"consumer":   {ours: []string{""}, others: []string{"github.com/sony/gobreaker/v2", "golang.org/x/time"}},
 	"settletest": {ours: []string{"", "relay", "consumer", "broker/memory", "store/sqlite"}},
 
+	"txmsg":           {ours: []string{""}},
+	"txmsg/txmsgtest": {ours: []string{"", "txmsg"}},
+
 	"bridge":            {ours: []string{"", "govern"}},
 	"bridge/bridgetest": {ours: []string{"", "bridge"}},
 
