@@ -105,7 +105,7 @@ func (m *Machine) skips(row Row) bool {
 
 // skip passes a row that a person named.
 func (m *Machine) skip(d *destination, it *item) {
-	m.flush.Skip = append(m.flush.Skip, Skip{ID: it.row.ID, EventID: eventID(it.row), Destination: d.name, From: it.from})
+	m.flush.Skip = append(m.flush.Skip, Skip{ID: it.row.ID, EventID: eventID(it.row), Destination: d.name, From: it.from, Share: m.shareOf(d, it)})
 	m.stats.Skipped++
 	m.left(d, it)
 }

@@ -55,6 +55,9 @@ type flight struct {
 	life  int64
 	items []item
 	trial bool // suspects, and nothing else is in flight
+	// ids are those of rows of the log among items, sorted, where events may have
+	// several destinations.
+	ids []int64
 }
 
 // destination is a topic of a broker: what waits for it, what is in flight to it,
@@ -67,8 +70,13 @@ type destination struct {
 	// topics are those of the outbox's rows that come here, where that takes
 	// routes to know. Sorted.
 	topics []string
+	// shares is true once an event came here that goes elsewhere too.
+	shares bool
 	// reader is its own one; nil while the main reader serves it.
 	reader *reader
+	// took are the ids that the main reader has not seen and its own one had, when
+	// it was given up. Sorted.
+	took []int64
 	// queue waits in order; queue[:head] is gone.
 	queue []item
 	head  int
@@ -105,9 +113,9 @@ type destination struct {
 // forget drops what belongs to one life. The batch in flight, and what is
 // known of the broker, stay.
 func (d *destination) forget() {
-	d.reader = nil
+	d.reader, d.took, d.shares = nil, nil, false
 	d.queue, d.head, d.bytes, d.drain = nil, 0, 0, nil
-	d.flight.items = nil
+	d.flight.items, d.flight.ids = nil, nil
 	d.keys, d.due, d.topics = nil, nil, nil
 	d.fullSince, d.later, d.window = time.Time{}, false, 0
 	d.passed, d.left, d.owed = false, false, false

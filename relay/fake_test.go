@@ -33,6 +33,13 @@ type fakeStore struct {
 	parked     map[[2]string][]fakeParked
 	delayed    map[int64]Delay
 	extra      map[int64]string // id to message id
+	// owed are the destinations of rows of the two, where they are recorded.
+	owedDelayed, owedExtra map[int64][]string
+	// goes are the destinations of rows that the log has come to, where there are
+	// routes, doneAt those that are done with one.
+	goes       map[int64][]string
+	doneAt     map[string]bool
+	finished   map[int64]bool // rows of which a flush said that all have them
 	gap        map[int64]bool
 	dead       map[int64]Death
 	skipped    map[int64]bool
@@ -62,6 +69,7 @@ type fakeParked struct {
 func newFakeStore(now func() time.Time) *fakeStore {
 	return &fakeStore{
 		now: now, rows: map[int64]*fakeRow{}, parked: map[[2]string][]fakeParked{}, delayed: map[int64]Delay{},
+		owedDelayed: map[int64][]string{}, owedExtra: map[int64][]string{}, goes: map[int64][]string{}, doneAt: map[string]bool{}, finished: map[int64]bool{},
 		extra: map[int64]string{}, gap: map[int64]bool{}, dead: map[int64]Death{}, skipped: map[int64]bool{},
 		owners: func(Evidence) Evidence { return Evidence{Known: true, Clear: true} }, fails: map[kind]error{},
 	}
@@ -194,17 +202,19 @@ func (s *fakeStore) Side(_ context.Context, q SideQuery) (SidePage, error) {
 	case SideDelayed:
 		due := slices.SortedFunc(maps.Values(s.delayed), func(a, b Delay) int { return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID)) })
 		for _, d := range due {
-			if slices.Contains(q.Held, d.Destination) {
+			row := Row{ID: d.ID, Destination: d.Destination, Owed: s.owedDelayed[d.ID]}
+			held := func(name string) bool { return slices.Contains(q.Held, name) }
+			if row.Owed == nil && held(d.Destination) || row.Owed != nil && !slices.ContainsFunc(row.Owed, func(name string) bool { return !held(name) }) {
 				continue
 			}
-			if d.Due.After(q.Now) || !take(s.withRow(Row{ID: d.ID, Destination: d.Destination})) {
+			if d.Due.After(q.Now) || !take(s.withRow(row)) {
 				p.Next = d.Due
 				break
 			}
 		}
 	default:
 		for _, id := range slices.Sorted(maps.Keys(s.extra)) {
-			row := s.withRow(Row{ID: id, MessageID: s.extra[id]})
+			row := s.withRow(Row{ID: id, MessageID: s.extra[id], Owed: s.owedExtra[id]})
 			if id > q.After && !slices.Contains(q.Held, row.Event.Topic) && !take(row) {
 				break
 			}
@@ -237,6 +247,7 @@ func (s *fakeStore) Commit(_ context.Context, l Lease, f Flush) error {
 	}
 	s.checkEpoch, s.check = l.Epoch, f.Checkpoint
 	s.commits = append(s.commits, f)
+	s.route()
 	s.apply(f)
 	s.checkPassed()
 	return nil
@@ -245,10 +256,12 @@ func (s *fakeStore) Commit(_ context.Context, l Lease, f Flush) error {
 func (s *fakeStore) apply(f Flush) {
 	for _, r := range f.Sent {
 		s.rows[r.ID].sent = true
-		s.leave(r.From, r.ID, r.Destination)
+		s.settle(r.ID, r.Destination)
+		s.leaveShare(r.From, r.ID, r.Destination, r.Share)
+		s.over(r.ID, r.Share)
 	}
 	for _, p := range f.Park {
-		s.leave(p.From, p.ID, p.Destination)
+		s.leaveShare(p.From, p.ID, p.Destination, p.Share)
 		s.parkNo++
 		k := [2]string{p.Destination, p.Key}
 		if slices.ContainsFunc(s.parked[k], func(x fakeParked) bool { return x.row.ID == p.ID }) {
@@ -274,19 +287,27 @@ func (s *fakeStore) apply(f Flush) {
 		p.dead = true
 		s.dead[d.ID] = d
 		if d.Unblock {
+			s.settle(d.ID, d.Destination)
 			s.leave(FromParked, d.ID, d.Destination)
 		}
 	}
 	for _, d := range f.Delay {
-		s.leave(d.From, d.ID, d.Destination)
+		s.leaveShare(d.From, d.ID, d.Destination, d.Share)
 		s.delayed[d.ID] = d
+		if owed := s.owedDelayed[d.ID]; d.Share != nil && !slices.Contains(owed, d.Destination) {
+			s.owedDelayed[d.ID] = append(owed, d.Destination)
+		}
 	}
 	for _, id := range f.Cold {
 		s.gap[id] = true
 	}
 	for _, k := range f.Skip {
-		s.skipped[k.ID] = true
-		s.leave(k.From, k.ID, k.Destination)
+		s.settle(k.ID, k.Destination)
+		s.leaveShare(k.From, k.ID, k.Destination, k.Share)
+		if s.over(k.ID, k.Share) {
+			s.skipped[k.ID] = true
+			s.passSkip(s.rows[k.ID].row.Event.ID)
+		}
 	}
 }
 

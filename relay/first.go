@@ -54,3 +54,8 @@ func (m *Machine) mayRead(d *destination) bool {
 	}
 	return true
 }
+
+// mayFindBefore reports whether a reader has not looked yet what lies before id.
+func (r *reader) mayFindBefore(id int64) bool {
+	return !r.probed && len(r.unseen) > 0 && r.unseen[0].id < id
+}

@@ -84,7 +84,11 @@ func (m *Machine) readersNow() []Reader {
 	main := openIDs(&m.main, nil)
 	for _, d := range m.dests {
 		if d.reader == nil {
-			main = d.appendOpen(main)
+			if own := m.apart(d); own != nil {
+				readers = append(readers, *own)
+			} else {
+				main = d.appendOpen(main)
+			}
 			continue
 		}
 		readers = append(readers, Reader{

@@ -36,16 +36,19 @@ func (m *Machine) looked(in SideLoaded) {
 	}
 	left := false
 	for _, row := range rows {
-		d := m.destinationOf(&row, FromExtra)
-		early := m.readerOf(d).mayFindBefore(row.ID)
-		d.passed = d.passed || d.held || early
-		if d.passed {
-			left, d.left, d.later = true, d.left || !early, d.later || early
-			continue
+		to := m.destinationsOf(&row, FromExtra)
+		row.Owed = owedTo(&row, to)
+		for _, d := range to {
+			early := m.readerOf(d).mayFindBefore(row.ID)
+			d.passed = d.passed || d.held || early
+			if d.passed {
+				left, d.left, d.later = true, d.left || !early, d.later || early
+				continue
+			}
+			t.took = true
+			m.inHand(d, SideExtra)
+			m.enqueue(d, item{row: row, from: FromExtra, order: row.ID})
 		}
-		t.took = true
-		m.inHand(d, SideExtra)
-		m.enqueue(d, item{row: row, from: FromExtra, order: row.ID})
 	}
 	if !in.Page.More {
 		m.endLook(t, left || t.after > 0, len(rows) == 0)

@@ -66,7 +66,8 @@ type Machine struct {
 	last    *destination   // what destination() found last
 	lines   []*line        // by which brokers are reached
 	routing routing
-	turn    int // the reader that polls next
+	targets []*destination // of the row at hand
+	turn    int            // the reader that polls next
 	woken   bool
 	rounds  holeRounds
 	flush   gathering

@@ -113,7 +113,7 @@ func (m *Machine) follow(d *destination, it *item) {
 func (m *Machine) addPark(d *destination, it *item, f failure) {
 	p := Park{
 		ID: it.row.ID, Key: it.key(), Destination: d.name, From: it.from, MessageID: it.row.MessageID,
-		Attempts: f.attempts, NextAt: f.at, Class: f.class, Cause: f.cause, Suspect: f.suspect,
+		Attempts: f.attempts, NextAt: f.at, Class: f.class, Cause: f.cause, Suspect: f.suspect, Share: m.shareOf(d, it),
 	}
 	if it.row.Event != nil {
 		p.EventID, p.EventType = it.row.Event.ID, it.row.Event.Type

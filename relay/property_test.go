@@ -19,6 +19,7 @@ type chaos struct {
 	hidden map[string]int64 // key to the id of its open transaction
 	zombie []Commit         // what dead processes had on their way
 	mood   map[string]int   // how the broker treats a topic
+	listed map[int64]bool   // sent once more
 }
 
 const (
@@ -98,7 +99,7 @@ func (c *chaos) crash() {
 	}
 	for _, p := range c.pubs { // the broker may have had it
 		if rapid.Bool().Draw(c.rt, "arrived") {
-			c.broker.Publish(context.Background(), p.Messages)
+			c.at(p.Broker).Publish(context.Background(), p.Messages)
 		}
 	}
 	c.kill()

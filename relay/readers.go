@@ -60,20 +60,6 @@ func (r *reader) add(ids []int64, now time.Time) {
 	r.probed, r.asking = false, false
 }
 
-// covers reports whether every unseen id of r is one of o too.
-func (o *reader) covers(r *reader) bool {
-	i := 0
-	for _, h := range r.unseen {
-		for i < len(o.unseen) && o.unseen[i].id < h.id {
-			i++
-		}
-		if i == len(o.unseen) || o.unseen[i].id != h.id {
-			return false
-		}
-	}
-	return true
-}
-
 // planPoll reads the next page, for the main reader and those that have fallen
 // behind in turn.
 func (m *Machine) planPoll() {
@@ -169,38 +155,6 @@ func (m *Machine) otherFlows(d *destination) bool {
 		}
 	}
 	return false
-}
-
-// detach gives d a reader of its own at the main reader's cursor, with all
-// that the main one has not seen. What it holds in memory it keeps while it
-// can send, and otherwise gives up as planHeld says.
-func (m *Machine) detach(d *destination) {
-	d.fullSince = time.Time{}
-	d.reader = &reader{
-		cursor: m.main.cursor, cursorEvent: m.main.cursorEvent,
-		unseen: slices.Clone(m.main.unseen), probed: m.main.probed, pollAt: m.now,
-	}
-	if d.held {
-		m.drop(d)
-	}
-}
-
-func (m *Machine) mayPoll(d *destination) bool {
-	return d.reader != nil && !d.held && m.mayRead(d) && !m.full(d) && !(m.limited(d) && d.waiting() > 0) && m.reached(d.reader.pollAt)
-}
-
-// rejoin gives readers up that are level with the main one and have nothing
-// open that it lacks.
-func (m *Machine) rejoin() {
-	for _, d := range m.dests {
-		r := d.reader
-		if r != nil && !d.held && !d.owed && r.cursor == m.main.cursor && !m.full(d) && m.main.covers(r) {
-			d.reader = nil
-			if m.routing.used() {
-				m.flush.pass(m.now) // a topic may have come level without a row of it to send
-			}
-		}
-	}
 }
 
 // polled takes a page. Rows at or below the cursor are holes that have shown
@@ -369,7 +323,12 @@ func (m *Machine) receive(r *reader, row Row, wasHole bool) {
 		m.flush.pass(m.now)
 		return // seen is all that it must be here
 	}
-	d := m.destinationOf(&row, FromLog)
+	to := m.destinationsOf(&row, FromLog)
+	if m.routing.fans {
+		m.share(r, row, to, wasHole)
+		return
+	}
+	d := to[0]
 	if r != &m.main {
 		if d.reader == r {
 			// It has one destination: nobody else need look for it.

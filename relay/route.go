@@ -2,13 +2,15 @@ package relay
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/settlemq/settle"
 )
 
 // Route names the broker of the events that it matches. Of a list of routes the
 // first that matches an event decides; one that none matches goes to the default
-// broker under its own topic.
+// broker under its own topic. To several brokers goes what a route with Also
+// matches.
 //
 // A pattern is a text in which * stands for any characters, or none, and ? for
 // one; an empty pattern matches everything.
@@ -22,6 +24,9 @@ type Route struct {
 	Broker string `json:"broker,omitempty"`
 	// As is the topic there. Defaults to the event's own.
 	As string `json:"as,omitempty"`
+	// Also has the routes behind this one asked too: an event that it matches goes
+	// here, and where the next one leads that matches. Defaults to false.
+	Also bool `json:"also,omitempty"`
 }
 
 // Matches reports whether the route is one for the event.
@@ -29,15 +34,25 @@ func (r Route) Matches(e *settle.Event) bool {
 	return matches(r.EventType, e.Type) && matches(r.AggregateType, e.AggregateType) && matches(r.Topic, topicOf(e))
 }
 
-// Destination returns where routes send an event: a broker, "" for the default
-// one, and the topic there. It depends on nothing else.
-func Destination(routes []Route, e *settle.Event) (broker, topic string) {
+// Destinations returns where routes send an event, by the names of destinations
+// and each once. It depends on nothing else.
+func Destinations(routes []Route, e *settle.Event) []string {
+	var names []string
 	for i := range routes {
-		if routes[i].Matches(e) {
-			return routes[i].Broker, cmp.Or(routes[i].As, topicOf(e))
+		if !routes[i].Matches(e) {
+			continue
+		}
+		if name := DestinationName(routes[i].Broker, cmp.Or(routes[i].As, topicOf(e))); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		if !routes[i].Also {
+			break
 		}
 	}
-	return "", topicOf(e)
+	if names == nil {
+		names = []string{DestinationName("", topicOf(e))}
+	}
+	return names
 }
 
 func topicOf(e *settle.Event) string {

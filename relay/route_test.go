@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/settlemq/settle"
@@ -29,11 +30,11 @@ func TestTheFirstRouteThatMatchesDecides(t *testing.T) {
 		{settle.Event{Type: "x"}, "domain"},
 		{settle.Event{Type: "x", Topic: "a@b"}, "a@b@"},
 	} {
-		if got := DestinationName(Destination(routes, &c.event)); got != c.want {
+		if got := Destinations(routes, &c.event); !slices.Equal(got, []string{c.want}) {
 			t.Errorf("%+v goes to %s, want %s", c.event, got, c.want)
 		}
 	}
-	if got := DestinationName(Destination(nil, &settle.Event{})); got != settle.DefaultTopic {
+	if got := Destinations(nil, &settle.Event{}); !slices.Equal(got, []string{settle.DefaultTopic}) {
 		t.Errorf("without routes an event without a topic goes to %s", got)
 	}
 }
@@ -71,6 +72,6 @@ func BenchmarkRoutes(b *testing.B) {
 		rows[i] = Row{ID: int64(i + 1), Event: &settle.Event{Type: "order.created", AggregateType: "Order", Topic: fmt.Sprint("t", i%4)}}
 	}
 	for i := 0; b.Loop(); i++ {
-		m.destinationOf(&rows[i%512], FromLog)
+		m.destinationsOf(&rows[i%512], FromLog)
 	}
 }

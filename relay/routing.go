@@ -21,8 +21,10 @@ type routing struct {
 	// lists are in order of After; the last one is Config.Routes. Empty where
 	// there were never any.
 	lists []Routing
+	// fans is whether some list sends an event to more than one destination.
+	fans bool
 	// known remembers what the last list said.
-	known map[routeKey]*destination
+	known map[routeKey][]*destination
 }
 
 type routeKey struct{ eventType, aggregateType, topic string }
@@ -34,6 +36,10 @@ const maxKnown = 10_000
 // have recorded; ids above the cursor were read by none of them.
 func (r *routing) begin(recorded []Routing, routes []Route, cursor int64) {
 	r.lists, r.known = slices.Clone(recorded), nil
+	defer r.look()
+	for n := len(r.lists); n > 1 && r.lists[n-1].After >= cursor; n-- {
+		r.lists = r.lists[:n-1] // it has decided for nothing
+	}
 	var last []Route
 	if n := len(r.lists); n > 0 {
 		last = r.lists[n-1].Routes
@@ -47,6 +53,12 @@ func (r *routing) begin(recorded []Routing, routes []Route, cursor int64) {
 	r.lists = append(r.lists, Routing{After: cursor, Routes: slices.Clone(routes)})
 }
 
+func (r *routing) look() {
+	r.fans = slices.ContainsFunc(r.lists, func(l Routing) bool {
+		return slices.ContainsFunc(l.Routes, func(route Route) bool { return route.Also })
+	})
+}
+
 // used reports whether there is, or ever was, anything but topics of one broker.
 func (r *routing) used() bool { return len(r.lists) > 0 }
 
@@ -54,6 +66,7 @@ func (r *routing) used() bool { return len(r.lists) > 0 }
 func (r *routing) prune(low int64) {
 	for len(r.lists) > 1 && r.lists[1].After <= low {
 		r.lists = r.lists[1:]
+		r.look()
 	}
 }
 
@@ -66,23 +79,36 @@ func (r *routing) of(id int64) []Route {
 	return r.lists[i].Routes
 }
 
-// destinationOf is where a row goes. A row of a side table goes where it was
+// destinationsOf is where a row goes. A row of a side table goes where it was
 // recorded for. What names no destination there (backlog, late, resend) goes by
-// the present routes.
-func (m *Machine) destinationOf(row *Row, from Origin) *destination {
+// the present routes. The returned slice is the machine's until the next call.
+func (m *Machine) destinationsOf(row *Row, from Origin) []*destination {
 	switch r := &m.routing; {
+	case len(row.Owed) > 0:
+		m.targets = m.targets[:0]
+		for _, name := range row.Owed {
+			m.targets = append(m.targets, m.destination(name))
+		}
 	case row.Destination != "":
-		return m.destination(row.Destination)
+		m.targets = append(m.targets[:0], m.destination(row.Destination))
 	case !r.used():
-		return m.destination(topicOf(row.Event))
-	case from == FromLog && row.ID <= r.lists[len(r.lists)-1].After:
+		m.targets = append(m.targets[:0], m.destination(topicOf(row.Event)))
+	default:
+		return m.routedTo(row, from)
+	}
+	return m.targets
+}
+
+// routedTo is where the routes lead that decide for a row.
+func (m *Machine) routedTo(row *Row, from Origin) []*destination {
+	if r := &m.routing; from == FromLog && row.ID <= r.lists[len(r.lists)-1].After {
 		return m.routed(r.of(row.ID), row.Event)
 	}
 	return m.routedNow(row.Event)
 }
 
 // routedNow asks the last list, and remembers what it said.
-func (m *Machine) routedNow(e *settle.Event) *destination {
+func (m *Machine) routedNow(e *settle.Event) []*destination {
 	key := routeKey{topic: topicOf(e)}
 	if e != nil {
 		key.eventType, key.aggregateType = e.Type, e.AggregateType
@@ -93,19 +119,24 @@ func (m *Machine) routedNow(e *settle.Event) *destination {
 	}
 	d := m.routed(r.lists[len(r.lists)-1].Routes, e)
 	if r.known == nil || len(r.known) >= maxKnown {
-		r.known = make(map[routeKey]*destination)
+		r.known = make(map[routeKey][]*destination)
 	}
 	r.known[key] = d
 	return d
 }
 
-func (m *Machine) routed(routes []Route, e *settle.Event) *destination {
+func (m *Machine) routed(routes []Route, e *settle.Event) []*destination {
 	if e == nil {
 		e = &settle.Event{}
 	}
-	d := m.destination(DestinationName(Destination(routes, e)))
-	d.serves(topicOf(e))
-	return d
+	names := Destinations(routes, e)
+	to := make([]*destination, len(names))
+	for i, name := range names {
+		to[i] = m.destination(name)
+		to[i].serves(topicOf(e))
+		to[i].shares = to[i].shares || len(names) > 1
+	}
+	return to
 }
 
 // serves notes a topic of the outbox from which events come here.

@@ -118,6 +118,9 @@ func (m *Machine) send(d *destination, items []item, trial bool) {
 		}
 	}
 	d.flight = flight{batch: m.batches, life: m.life, items: items, trial: trial}
+	if m.routing.fans {
+		d.flight.ids = logIDs(items)
+	}
 	d.spend(len(items))
 	m.flying++
 	d.line.flying++
@@ -178,7 +181,7 @@ func (m *Machine) sent(d *destination, it *item, r settle.Receipt) {
 		r.At.Topic = d.name // it says which broker has it
 	}
 	m.flush.Sent = append(m.flush.Sent, Sent{
-		ID: it.row.ID, EventID: it.row.Event.ID, Destination: d.name, From: it.from, At: r.At, SentAt: m.now,
+		ID: it.row.ID, EventID: it.row.Event.ID, Destination: d.name, From: it.from, At: r.At, SentAt: m.now, Share: m.shareOf(d, it),
 	})
 	m.stats.Published++
 	if r.Duplicate {

@@ -84,7 +84,9 @@ func (m *Machine) isDelayed(it *item) bool {
 
 func (m *Machine) delay(d *destination, it *item) {
 	e := it.row.Event
-	m.flush.Delay = append(m.flush.Delay, Delay{ID: it.row.ID, EventID: e.ID, Destination: d.name, Key: it.key(), From: it.from, Due: e.NotBefore})
+	m.flush.Delay = append(m.flush.Delay, Delay{
+		ID: it.row.ID, EventID: e.ID, Destination: d.name, Key: it.key(), From: it.from, Due: e.NotBefore, Share: m.shareOf(d, it),
+	})
 	m.stats.Delayed++
 	m.left(d, it)
 	t := &m.sides.delayed
@@ -223,7 +225,7 @@ func (m *Machine) sideLoaded(in SideLoaded) {
 	case SideParked:
 		m.parkedLoaded(in)
 	case SideDelayed:
-		m.delayedLoaded(in.Page)
+		m.delayedLoaded(in)
 	default:
 		if m.routing.used() {
 			m.looked(in)
@@ -234,8 +236,8 @@ func (m *Machine) sideLoaded(in SideLoaded) {
 }
 
 // delayedLoaded sends rows that came due, behind what was read by now.
-func (m *Machine) delayedLoaded(p SidePage) {
-	t := &m.sides.delayed
+func (m *Machine) delayedLoaded(in SideLoaded) {
+	t, p := &m.sides.delayed, in.Page
 	next := p.Next
 	if p.More {
 		next = m.now
@@ -244,20 +246,21 @@ func (m *Machine) delayedLoaded(p SidePage) {
 		t.next = next
 	}
 	for _, row := range p.Rows {
-		d := m.destinationOf(&row, FromDelayed)
-		m.inHand(d, SideDelayed)
-		m.enqueue(d, item{row: row, from: FromDelayed, order: max(m.readerOf(d).cursor, d.lastOrder())})
+		to := m.destinationsOf(&row, FromDelayed)
+		row.Owed = owedTo(&row, to)
+		for _, d := range to {
+			if row.Owed != nil && slices.Contains(in.Query.Held, d.name) {
+				continue // its part stays in the table
+			}
+			m.inHand(d, SideDelayed)
+			m.enqueue(d, item{row: row, from: FromDelayed, order: max(m.readerOf(d).cursor, d.lastOrder())})
+		}
 	}
 }
 
 func (m *Machine) inHand(d *destination, side Side) {
 	d.inHand[side]++
 	d.handAt = m.now
-}
-
-// mayFindBefore reports whether a reader has not looked yet what lies before id.
-func (r *reader) mayFindBefore(id int64) bool {
-	return !r.probed && len(r.unseen) > 0 && r.unseen[0].id < id
 }
 
 func (d *destination) lastOrder() int64 {
@@ -287,14 +290,17 @@ func (m *Machine) extraLoaded(in SideLoaded) {
 	}
 	taken := 0
 	for _, row := range p.Rows {
-		d := m.destinationOf(&row, FromExtra)
-		if d.later || m.readerOf(d).mayFindBefore(row.ID) {
-			d.later = true
-			continue
+		to := m.destinationsOf(&row, FromExtra)
+		row.Owed = owedTo(&row, to)
+		for _, d := range to {
+			if d.later || m.readerOf(d).mayFindBefore(row.ID) {
+				d.later = true
+				continue
+			}
+			taken++
+			m.inHand(d, SideExtra)
+			m.enqueue(d, item{row: row, from: FromExtra, order: row.ID})
 		}
-		taken++
-		m.inHand(d, SideExtra)
-		m.enqueue(d, item{row: row, from: FromExtra, order: row.ID})
 	}
 	if t.probing = false; taken == 0 {
 		m.tookNothing(t)

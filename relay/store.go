@@ -189,6 +189,10 @@ type Row struct {
 	Elsewhere bool
 	// Destination is what the side table names, "" where it names none.
 	Destination string
+	// Owed are the destinations that a row of t_outbox_delayed or t_outbox_extra is
+	// still to reach, where those are recorded; nil where Destination, or the routes,
+	// say where it goes.
+	Owed []string
 }
 
 // Side names a side table.
@@ -210,7 +214,8 @@ type SideQuery struct {
 	Now time.Time
 	// Held: for SideDelayed and SideExtra, destinations whose rows are not to
 	// be returned, because they can take nothing now. Those of t_outbox_extra
-	// are topics.
+	// are topics. A delayed row that is owed to several is returned if one of them
+	// is not held.
 	Held []string
 	// After, for SideExtra: rows with higher ids only.
 	After    int64
@@ -268,6 +273,21 @@ const (
 	FromExtra
 )
 
+// Share says, of a row whose event goes to several destinations, what becomes of
+// it at one of them. It is nil for every other row.
+type Share struct {
+	// Owed are all that the row of t_outbox_delayed or t_outbox_extra was owed to
+	// when it was read. It leaves that table for its destination only: the store
+	// records, in the same transaction, which of them are left, and deletes the row
+	// with the last. Nil for a row that is in neither.
+	Owed []string
+	// Pending is true while another destination is still to take the event from the
+	// log. What says that all are done with it (its status in an adopted table, a
+	// skip that was passed) is not written then, nor while a side table holds the
+	// row for another.
+	Pending bool
+}
+
 // Sent is an acknowledged row.
 type Sent struct {
 	ID          int64
@@ -276,6 +296,7 @@ type Sent struct {
 	From        Origin
 	At          settle.Coordinates
 	SentAt      time.Time
+	Share       *Share
 }
 
 // Park is a row that joins a parked key at its end.
@@ -293,6 +314,7 @@ type Park struct {
 	Class   settle.Class
 	Cause   string
 	Suspect bool
+	Share   *Share
 }
 
 // Attempt updates a parked row.
@@ -327,7 +349,7 @@ type Death struct {
 }
 
 // Delay is a row that waits for its time. It leaves the side table named by
-// From.
+// From. One with a Share joins the destinations that the delayed row is owed to.
 type Delay struct {
 	ID          int64
 	EventID     string
@@ -335,6 +357,7 @@ type Delay struct {
 	Key         string
 	From        Origin
 	Due         time.Time
+	Share       *Share
 }
 
 // Skip is a row passed at a person's request.
@@ -343,6 +366,7 @@ type Skip struct {
 	EventID     string
 	Destination string
 	From        Origin
+	Share       *Share
 }
 
 // Evidence is what a database knows of transactions that may own a missing id.

@@ -91,11 +91,14 @@ func (w *world) call() {
 func (w *world) answer(i int) {
 	p := w.pubs[i]
 	w.pubs = append(w.pubs[:i:i], w.pubs[i+1:]...)
-	b := w.broker
-	if p.Broker != "" {
-		b = w.others[p.Broker]
+	w.step(Published{Batch: p.Batch, Receipts: w.at(p.Broker).Publish(context.Background(), p.Messages)})
+}
+
+func (w *world) at(broker string) *fakeBroker {
+	if broker == "" {
+		return w.broker
 	}
-	w.step(Published{Batch: p.Batch, Receipts: b.Publish(context.Background(), p.Messages)})
+	return w.others[broker]
 }
 
 // callAll runs store calls until none is left or nothing but polls of an empty

@@ -49,7 +49,7 @@ func (w *World) leads(e *settle.Event, destination string) bool {
 		return destination == e.Topic
 	}
 	return slices.ContainsFunc(w.everRouted, func(routes []relay.Route) bool {
-		return relay.DestinationName(relay.Destination(routes, e)) == destination
+		return slices.Contains(relay.Destinations(routes, e), destination)
 	})
 }
 
