@@ -15,6 +15,8 @@ const (
 	TopicMissing = 17
 	// NotFound: there is no such entry, position or message.
 	NotFound = 22
+	// GroupMissing: there is no such consumer group.
+	GroupMissing = 26
 	// NoRight: the account may not do this, or there is no such account.
 	NoRight = 16
 )
