@@ -26,6 +26,10 @@ type Harness struct {
 	// AssignsPartitions says that the broker assigns partitions to members and
 	// keeps their positions itself. Defaults to false: the suite leases them.
 	AssignsPartitions bool
+	// CountsPartitions says that each partition counts its own positions, so that an
+	// idle one does not fall behind others and its floor need not rise. Defaults to
+	// false: a topic counts the positions of all its partitions.
+	CountsPartitions bool
 	// Forgets says that the broker keeps no ids of messages: what is published
 	// again after an unknown outcome may be a second copy. Defaults to false.
 	Forgets bool
@@ -85,6 +89,8 @@ type testCase struct {
 	// leased cases are about floors and leases, which a broker that assigns
 	// partitions does not have.
 	leased bool
+	// counted cases are about positions that all partitions of a topic share.
+	counted bool
 	// groups read what was published before they join.
 	groups []string
 	test   func(t testing.TB, h Harness)
@@ -103,6 +109,9 @@ func (c testCase) run(t testing.TB, open func(t testing.TB) Harness) {
 	})
 	if c.leased && h.AssignsPartitions {
 		t.Skip("does not apply: this broker assigns partitions itself")
+	}
+	if c.counted && h.CountsPartitions {
+		t.Skip("does not apply: each partition counts its own positions")
 	}
 	if c.needs != "" && !h.can(c.needs) {
 		if !slices.Contains(h.Without, c.needs) {

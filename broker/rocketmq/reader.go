@@ -1,0 +1,187 @@
+package rocketmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/broker/rocketmq/remoting"
+)
+
+// reader reads one owned queue, from its floor on. Its position is in the group's
+// database; the broker is told of it for its tools.
+type reader struct {
+	b         *Broker
+	topic     string
+	queue     queue
+	s         settle.Subscription
+	sink      settle.Sink
+	partition settle.Partition
+	// floor is how far the group has come; it moves with each delivery.
+	floor settle.Floor
+	// told is where the queue began when it was last said that the group had not come
+	// so far.
+	told int64
+	// ahead are records that did not fit the last delivery.
+	ahead []settle.Record
+}
+
+// generation names the queue: positions of one mean nothing in another. RocketMQ
+// does not say when a topic was made, so one that was made anew is found by what is
+// at the floor.
+func (r *reader) generation() string { return r.queue.String() }
+
+// run reads until ctx ends, or the sink or the queue says that it has to stop.
+func (r *reader) run(ctx context.Context) error {
+	if r.floor.Generation != "" && r.floor.Generation != r.generation() {
+		return r.differs("partition %d is queue %s now, the position is from %s", r.partition.Number, r.generation(), r.floor.Generation)
+	}
+	r.partition.Generation, r.floor.Generation = r.generation(), r.generation()
+	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+		before := r.floor.Position
+		err := r.read(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, settle.ErrFenced), errors.Is(err, settle.ErrNewGeneration):
+			return err
+		case r.floor.Position > before:
+			wait = firstWait
+		}
+		r.b.cfg.Log.Warn("read queue", "topic", r.topic, "queue", r.queue.String(), "group", r.s.Group, "error", err)
+		r.b.routes.doubt()
+		if !pause(ctx, wait) {
+			return nil
+		}
+	}
+}
+
+// read delivers what comes behind the floor until the first doubt, which is the
+// error. It begins at the floor, to see that the record there is still the same.
+func (r *reader) read(ctx context.Context) error {
+	r.ahead = nil
+	if err := r.check(ctx); err != nil {
+		return err
+	}
+	for {
+		batch, err := r.next(ctx)
+		if err != nil {
+			return err
+		}
+		if len(batch) == 0 {
+			continue
+		}
+		if err := r.deliver(ctx, batch); err != nil {
+			return err
+		}
+	}
+}
+
+// check refuses a queue that is not the one the floor was written for: made anew,
+// restored to an earlier state, or holding another event there.
+func (r *reader) check(ctx context.Context) error {
+	if r.floor.Position == 0 {
+		return nil
+	}
+	found, err := r.pull(ctx, r.floor.Position-1, 1, 0)
+	switch {
+	case err != nil:
+		return err
+	case found.End < r.floor.Position:
+		return r.differs("it ends at %d", found.End)
+	case len(found.Messages) == 0 || found.Messages[0].Offset != r.floor.Position-1:
+		return nil // it is not kept any more
+	}
+	at := record(r.topic, r.partition.Number, found.Messages[0])
+	if at.Event != nil && r.floor.EventID != "" && at.Event.ID != r.floor.EventID {
+		return r.differs("event %q is there", at.Event.ID)
+	}
+	if at.Event == nil && r.floor.EventID != "" {
+		return r.differs("a record that is no event is there")
+	}
+	return nil
+}
+
+func (r *reader) differs(format string, v ...any) error {
+	return fmt.Errorf("queue %s of topic %q is at another point than the group, which has done everything up to %d (event %q): %s: %w",
+		r.queue, r.topic, r.floor.Position, r.floor.EventID, fmt.Sprintf(format, v...), settle.ErrNewGeneration)
+}
+
+// pull asks the queue's master.
+func (r *reader) pull(ctx context.Context, from int64, most int, wait time.Duration) (remoting.Pulled, error) {
+	known, err := r.b.routes.of(ctx, r.topic)
+	if err != nil {
+		return remoting.Pulled{}, err
+	}
+	addr, is := known.master(r.queue)
+	if !is {
+		return remoting.Pulled{}, fmt.Errorf("the name servers know no master of broker %q", r.queue.broker)
+	}
+	return r.b.reading.Pull(ctx, addr, remoting.Pulling{
+		Group: r.s.Group, Topic: r.topic, Queue: r.queue.id, Offset: from, MaxMessages: most, MaxBytes: r.s.MaxBytes, Done: r.floor.Position, Wait: wait,
+	})
+}
+
+// next returns records behind the floor, within the bounds of the subscription: none
+// when there is nothing for a while.
+func (r *reader) next(ctx context.Context) ([]settle.Record, error) {
+	if len(r.ahead) == 0 {
+		found, err := r.pull(ctx, r.floor.Position, r.s.MaxRecords, r.b.cfg.PullWait)
+		if err != nil {
+			return nil, err
+		}
+		if err := r.bounds(found); err != nil {
+			return nil, err
+		}
+		for _, m := range found.Messages {
+			if m.Offset >= r.floor.Position {
+				r.ahead = append(r.ahead, record(r.topic, r.partition.Number, m))
+			}
+		}
+	}
+	n, size := 0, 0
+	for n < min(len(r.ahead), r.s.MaxRecords) {
+		if size += len(r.ahead[n].Raw); size > r.s.MaxBytes && n > 0 {
+			break
+		}
+		n++
+	}
+	batch := r.ahead[:n]
+	r.ahead = r.ahead[n:]
+	return batch, nil
+}
+
+// bounds moves to where a queue begins now, and tells once of what went before the
+// group had come to it.
+func (r *reader) bounds(found remoting.Pulled) error {
+	if !found.Moved {
+		return nil
+	}
+	if found.End < r.floor.Position {
+		return r.differs("it ends at %d", found.End)
+	}
+	if found.First <= r.floor.Position {
+		return nil
+	}
+	if r.floor.Position > 0 && found.First > r.told {
+		r.told = found.First
+		r.b.cfg.Log.Warn("records were deleted before the group had read on; they are lost to it",
+			"topic", r.topic, "queue", r.queue.String(), "group", r.s.Group, "read_up_to", r.floor.Position, "begins_at", found.First+1)
+	}
+	r.floor.Position, r.floor.EventID = found.First, ""
+	return nil
+}
+
+func (r *reader) deliver(ctx context.Context, batch []settle.Record) error {
+	if err := r.sink.Deliver(ctx, r.partition, batch); err != nil {
+		return fmt.Errorf("deliver: %w", err)
+	}
+	last := batch[len(batch)-1]
+	r.floor.Position, r.floor.EventID = last.Position, ""
+	if last.Event != nil {
+		r.floor.EventID = last.Event.ID
+	}
+	return nil
+}
