@@ -11,6 +11,7 @@ import (
 	"github.com/settlemq/settle/broker/memory"
 	"github.com/settlemq/settle/broker/nats"
 	"github.com/settlemq/settle/broker/rabbitmq"
+	"github.com/settlemq/settle/broker/rocketmq"
 )
 
 // BrokerConfig says how a broker is used. The zero value works.
@@ -43,6 +44,8 @@ func CheckBroker(rawURL string) error {
 		return checkRabbitMQ(rawURL)
 	case nats.IsURL(rawURL):
 		return checkNATS(rawURL)
+	case rocketmq.IsURL(rawURL):
+		return checkRocketMQ(rawURL)
 	}
 	return checkMemory(rawURL)
 }
@@ -67,6 +70,13 @@ func checkRabbitMQ(rawURL string) error {
 func checkNATS(rawURL string) error {
 	if err := nats.CheckURL(rawURL); err != nil {
 		return &URLError{Kind: "broker", Wrong: "nats://…", Reason: err.Error() + ", in", Right: brokerURLs()[:1]}
+	}
+	return nil
+}
+
+func checkRocketMQ(rawURL string) error {
+	if err := rocketmq.CheckURL(rawURL); err != nil {
+		return &URLError{Kind: "broker", Wrong: "rocketmq://…", Reason: err.Error() + ", in", Right: brokerURLs()[3:4]}
 	}
 	return nil
 }
@@ -101,6 +111,12 @@ func Broker(ctx context.Context, rawURL string, cfg BrokerConfig) (settle.Broker
 			return nil, err
 		}
 		return opened(nats.Open(ctx, rawURL, nats.Config{Topics: cfg.Topics, Declare: true, Dial: cfg.Dial, Log: cfg.Logger}))
+	}
+	if rocketmq.IsURL(rawURL) {
+		if err := checkRocketMQ(rawURL); err != nil {
+			return nil, err
+		}
+		return opened(rocketmq.Open(ctx, rawURL, rocketmq.Config{Topics: cfg.Topics, Declare: true, Dial: cfg.Dial, Log: cfg.Logger}))
 	}
 	if err := checkMemory(rawURL); err != nil {
 		return nil, err

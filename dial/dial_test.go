@@ -29,7 +29,7 @@ func TestAWrongURLNamesTheWrongWordAndTheRightOnes(t *testing.T) {
 		url         string
 		wrong, want string
 	}{
-		{"unknown broker", broker, "kafke://h:1", `"kafke"`, "nats://TOKEN@host:port,host:port or kafka://user:password@host:port,host:port or rabbitmq://user:password@host:port/vhost or memory:"},
+		{"unknown broker", broker, "kafke://h:1", `"kafke"`, "nats://TOKEN@host:port,host:port or kafka://user:password@host:port,host:port or rabbitmq://user:password@host:port/vhost or rocketmq://accesskey:secretkey@host:port,host:port or memory:"},
 		{"no scheme", broker, "localhost", `"localhost"`, "nats://"},
 		{"nothing", broker, "", `""`, "nats://"},
 		{"no host", broker, "nats://s3cret@", "not host:port", "nats://"},
@@ -38,6 +38,8 @@ func TestAWrongURLNamesTheWrongWordAndTheRightOnes(t *testing.T) {
 		{"bad port", broker, "nats://s3cret@h:x", `"h:x" is not host:port`, "nats://"},
 		{"path", broker, "nats://s3cret@h:1/topic", "there is a path", "nats://"},
 		{"no vhost of RabbitMQ", broker, "amqps://ann:s3cret@h:1/a/b", "more than a virtual host", "rabbitmq://user:password@host:port/vhost"},
+		{"no secret key of RocketMQ", broker, "rocketmq://ann@h:1", "accesskey:secretkey", "rocketmq://accesskey:secretkey@host:port"},
+		{"option of RocketMQ", broker, "rocketmq://ann:s3cret@h:1?any=yes", "any is true or false", "rocketmq://"},
 		{"unknown database", store, "sqlite3:///x", `"sqlite3"`, "sqlite:///absolute/path.db"},
 		{"relative path", store, "sqlite:x.db", `"x.db"`, "sqlite:///"},
 		{"path taken for a host", store, "sqlite://x.db", `"x.db"`, "sqlite:///"},

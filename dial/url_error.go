@@ -23,7 +23,7 @@ func (e *URLError) Error() string {
 }
 
 func brokerURLs() []string {
-	return []string{"nats://TOKEN@host:port,host:port", "kafka://user:password@host:port,host:port", "rabbitmq://user:password@host:port/vhost", "memory:"}
+	return []string{"nats://TOKEN@host:port,host:port", "kafka://user:password@host:port,host:port", "rabbitmq://user:password@host:port/vhost", "rocketmq://accesskey:secretkey@host:port,host:port", "memory:"}
 }
 
 func databaseURLs() []string {
