@@ -84,9 +84,9 @@ func refusedRight(said *remoting.Refusal) string {
 	return "the access key is not let in, or has no right to this"
 }
 
-// noTopic is the error of a topic that can't be used.
+// noTopic is the error of an event whose topic can't be one of RocketMQ's.
 func noTopic(why string) *settle.PublishError {
-	return &settle.PublishError{Scope: settle.ScopeTopic, Err: errors.New(why)}
+	return &settle.PublishError{Scope: settle.ScopeRecord, Err: settle.Permanent(errors.New(why))}
 }
 
 // hopeless reports whether the same words would get the same answer again.

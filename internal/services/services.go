@@ -155,6 +155,12 @@ func (s *Service) Node(n int) *Service {
 	return &Service{t: s.t, env: s.env, dir: s.dir, name: s.name + "-" + strconv.Itoa(n)}
 }
 
+// Part is one server of those that are a service together, by its name among them:
+// ns and a of rocketmq.
+func (s *Service) Part(name string) *Service {
+	return &Service{t: s.t, env: s.env, dir: s.dir, name: s.name + "-" + name}
+}
+
 // Host returns host:port.
 func (s *Service) Host() string { return s.At().Host }
 

@@ -57,3 +57,30 @@ func (c *Client) State(ctx context.Context, broker string) (map[string]string, e
 	}
 	return told.Table, nil
 }
+
+const requestReplication = 907
+
+// Replication is what a master says of its slaves.
+type Replication struct {
+	// InSync is how many are near enough to be counted.
+	InSync int `json:"inSyncSlaveNums"`
+	// Slaves are those that are connected.
+	Slaves []struct {
+		Addr   string `json:"addr"`
+		Behind int64  `json:"diff"`
+		InSync bool   `json:"inSync"`
+	} `json:"haConnectionInfo"`
+}
+
+// Replication returns how far a master's slaves are behind it, in bytes of its log.
+func (c *Client) Replication(ctx context.Context, broker string) (Replication, error) {
+	a, err := c.request(ctx, broker, Command{Code: requestReplication})
+	if err != nil {
+		return Replication{}, err
+	}
+	var told Replication
+	if err := decodeLenient(a.Body, &told); err != nil {
+		return told, unreadable(broker, requestReplication, err)
+	}
+	return told, nil
+}
