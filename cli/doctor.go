@@ -27,8 +27,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Long: "Doctor looks at a database, a broker or both and changes nothing: settings, tables, topics, rights, other relays,\n" +
 			"clocks. Each finding has a verdict, says why it matters, and how to mend it. It ends with 1 when something is bad, so\n" +
 			"that a deployment can stop there; --lax ends with 0 then. What can't be reached ends it with 3.\n\n" +
-			"Of brokers Kafka and RabbitMQ are examined: the topics named with --topic, or else all that can be seen. With -c it is\n" +
-			"every source's database and broker; the topics are those that the source names, or else all.",
+			"Of brokers Kafka, RabbitMQ, NATS and RocketMQ are examined: the topics named with --topic, or else all that can be\n" +
+			"seen. With -c it is every source's database and broker; the topics are those that the source names, or else all.",
 		Args: exactly(0, ""),
 		RunE: func(c *cobra.Command, _ []string) error {
 			findings, worst, unreached, err := of.examine(c.Context())

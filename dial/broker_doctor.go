@@ -7,6 +7,7 @@ import (
 	"github.com/settlemq/settle/broker/kafka"
 	"github.com/settlemq/settle/broker/nats"
 	"github.com/settlemq/settle/broker/rabbitmq"
+	"github.com/settlemq/settle/broker/rocketmq"
 	"github.com/settlemq/settle/doctor"
 )
 
@@ -21,11 +22,11 @@ type BrokerDoctorConfig struct {
 	// Others has all other topics looked at beside Topics. Defaults to false.
 	Others bool
 	// Groups are the consumer groups of Topics that must be there, of a broker
-	// that keeps events only for the groups that it knows (RabbitMQ). Defaults to
-	// none.
+	// that keeps events only for the groups that it knows (RabbitMQ), or lets only
+	// those read (RocketMQ). Defaults to none.
 	Groups []string
 	// KeepFor is how far back a consumer must be able to read, where a broker keeps
-	// what was read (Kafka, NATS). Defaults to 7 days.
+	// what was read (Kafka, NATS, RocketMQ). Defaults to 7 days.
 	KeepFor time.Duration
 }
 
@@ -44,6 +45,9 @@ func BrokerDoctor(rawURL string, cfg BrokerDoctorConfig) (doctor.Checker, error)
 	}
 	if nats.IsURL(rawURL) {
 		return nats.NewDoctor(rawURL, nats.DoctorConfig{Topics: cfg.Topics, Others: cfg.Others, KeepFor: cfg.KeepFor}), nil
+	}
+	if rocketmq.IsURL(rawURL) {
+		return rocketmq.NewDoctor(rawURL, rocketmq.DoctorConfig{Topics: cfg.Topics, Others: cfg.Others, Groups: cfg.Groups, KeepFor: cfg.KeepFor}), nil
 	}
 	return nil, ErrNotExamined
 }

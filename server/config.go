@@ -48,7 +48,7 @@ type SourceConfig struct {
 	// Durability is DurabilityStrict or DurabilityLax.
 	Durability string `yaml:"durability" doc:"strict: a database that may lose what it has committed (fsync or synchronous_commit off and such) is not relayed; lax: it is, with a warning" default:"strict"`
 	// BrokerDurability is DurabilityStrict or DurabilityLax.
-	BrokerDurability string `yaml:"broker_durability" doc:"strict: nothing is relayed to a broker that may lose what it has acknowledged (one copy, or one that proves it, or a policy that drops what waits; looked at on Kafka and RabbitMQ, of the source's topics); lax: it is, with a warning" default:"as durability"`
+	BrokerDurability string `yaml:"broker_durability" doc:"strict: nothing is relayed to a broker that may lose what it has acknowledged (one copy, or one that proves it, or a policy that drops what waits; looked at on Kafka, RabbitMQ, NATS and RocketMQ, of the source's topics); lax: it is, with a warning" default:"as durability"`
 	// OtherRelay is OtherRelayWarn or OtherRelayUnready.
 	OtherRelay string      `yaml:"other_relay" doc:"what follows when another relay is seen at work on an adopted table. warn: the log and /readyz say so; unready: /readyz answers 503 as well" default:"warn"`
 	Relay      RelayConfig `yaml:"relay" doc:"outbox to broker"`
