@@ -33,6 +33,7 @@ type Broker struct {
 	// wire is for all but reading: a long answer would hold up short ones.
 	wire, reading *remoting.Client
 	routes        *routes
+	nodes         *nodes
 	calls         sync.WaitGroup
 	// life ends with ErrClosed.
 	life  context.Context
@@ -77,7 +78,7 @@ func newBroker(at address, cfg Config) *Broker {
 	b.cfg.Any = b.cfg.Any || at.any
 	wire := remoting.Config{Dial: b.cfg.Dial, TLS: at.tls, AccessKey: at.accessKey, SecretKey: at.secret, Timeout: b.cfg.Timeout, DialTimeout: b.cfg.Timeout}
 	b.wire, b.reading = remoting.New(wire), remoting.New(wire)
-	b.routes = newRoutes(b)
+	b.routes, b.nodes = newRoutes(b), &nodes{b: b, away: map[string]*absence{}}
 	b.life, b.close = context.WithCancelCause(context.Background())
 	return b
 }

@@ -2,7 +2,6 @@ package rocketmq_test
 
 import (
 	"context"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -142,11 +141,13 @@ func (r *rig) log(t testing.TB) (all []settle.Record) {
 	t.Helper()
 	masters, numbers := r.queues(t)
 	for n := range masters {
-		for from, end := int64(0), r.end(t, masters[n], numbers[n]); from < end; {
+		r.readable(t, masters[n])
+		for from, end := int64(0), int64(1); from < end; {
 			found, err := r.wire.Pull(t.Context(), masters[n], remoting.Pulling{Group: "log", Topic: r.topic, Queue: numbers[n], Offset: from, MaxMessages: 32, MaxBytes: 4 << 20})
 			if err != nil {
 				t.Fatal(err)
 			}
+			end = found.End
 			for _, m := range found.Messages {
 				rec := settle.Record{Position: m.Offset + 1, Raw: m.Body, At: settle.Coordinates{Topic: r.topic, Partition: n, Offset: m.Offset}}
 				rec.Event, rec.DecodeErr = settle.DecodeEnvelope(m.Body, nil)
@@ -157,19 +158,20 @@ func (r *rig) log(t testing.TB) (all []settle.Record) {
 	return all
 }
 
-// end is the position of a queue's next message. A message that is stored can be read
-// only a moment later, so brokers answer with that of the next one to be read unless
-// they are asked otherwise.
-func (r *rig) end(t testing.TB, master string, number int) int64 {
+// readable waits until all that is stored can be read, which it can be a moment after
+// it is acknowledged.
+func (r *rig) readable(t testing.TB, master string) {
 	t.Helper()
-	fields := map[string]string{"topic": r.topic, "queueId": strconv.Itoa(number), "committed": "false"}
-	a, err := r.wire.Ask(t.Context(), master, remoting.Command{Code: 30, Fields: fields})
-	if err != nil {
-		t.Fatal(err)
+	for end := time.Now().Add(patience); ; {
+		state, err := r.wire.State(t.Context(), master)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state["dispatchBehindBytes"] == "0" {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s bytes of %s can't be read yet", state["dispatchBehindBytes"], master)
+		}
 	}
-	end, err := strconv.ParseInt(a.Fields["offset"], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return end
 }

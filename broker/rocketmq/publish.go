@@ -131,7 +131,7 @@ func (p *publication) topic(m settle.Message) *topicOfCall {
 func (p *publication) line(t *topicOfCall, key string) int {
 	n := t.route.partitionOf(key)
 	if p.b.cfg.Any {
-		n = t.route.reachable(key)
+		n = t.route.reachable(key, p.b.nodes)
 	}
 	line, is := t.lines[n]
 	if !is {
@@ -214,7 +214,10 @@ func (p *publication) send(to destination, batch []int) (remoting.Stored, error)
 	addr, is := to.route.master(q)
 	if !is {
 		p.b.routes.doubt()
-		return remoting.Stored{}, &settle.PublishError{Scope: settle.ScopeBroker, Err: fmt.Errorf("the name servers know no master of broker %q; the keys of its queues wait for it", q.broker)}
+		return remoting.Stored{}, &remoting.NotSentError{Err: fmt.Errorf("the name servers know no master of broker %q; the keys of its queues wait for it", q.broker)}
+	}
+	if why := p.b.nodes.why(q.broker); why != nil {
+		return remoting.Stored{}, &remoting.NotSentError{Err: why}
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, p.b.cfg.Timeout)
 	defer cancel()
@@ -225,10 +228,7 @@ func (p *publication) send(to destination, batch []int) (remoting.Stored, error)
 	// Crash here: whether they are stored is not known; they are sent again under
 	// the same ids.
 	stored, err := p.b.wire.Send(ctx, addr, s)
-	var refused *remoting.Refusal
-	if err != nil && !errors.As(err, &refused) {
-		p.b.routes.doubt()
-	}
+	p.b.nodes.lost(p.ctx, q.broker, err)
 	return stored, err
 }
 

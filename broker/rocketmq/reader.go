@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/settlemq/settle"
@@ -24,8 +25,6 @@ type reader struct {
 	// told is where the queue began when it was last said that the group had not come
 	// so far.
 	told int64
-	// ahead are records that did not fit the last delivery.
-	ahead []settle.Record
 }
 
 // generation names the queue: positions of one mean nothing in another. RocketMQ
@@ -50,6 +49,14 @@ func (r *reader) run(ctx context.Context) error {
 		case r.floor.Position > before:
 			wait = firstWait
 		}
+		if back := r.b.nodes.back(r.queue.broker); back != nil { // which was told
+			select {
+			case <-back:
+				continue
+			case <-ctx.Done():
+				return nil
+			}
+		}
 		r.b.cfg.Log.Warn("read queue", "topic", r.topic, "queue", r.queue.String(), "group", r.s.Group, "error", err)
 		r.b.routes.doubt()
 		if !pause(ctx, wait) {
@@ -61,22 +68,76 @@ func (r *reader) run(ctx context.Context) error {
 // read delivers what comes behind the floor until the first doubt, which is the
 // error. It begins at the floor, to see that the record there is still the same.
 func (r *reader) read(ctx context.Context) error {
-	r.ahead = nil
 	if err := r.check(ctx); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	l := newBacklog(r.s.MaxRecords, r.s.MaxBytes, r.floor.Position)
+	var fetching sync.WaitGroup
+	fetching.Go(func() { r.fetch(ctx, l, r.floor.Position) })
+	defer fetching.Wait()
+	defer cancel()
 	for {
-		batch, err := r.next(ctx)
+		batch, err := l.take(ctx)
+		var moved *movedError
+		if errors.As(err, &moved) {
+			return r.differs("it ends at %d", moved.end)
+		}
+		if err == nil {
+			err = r.deliver(ctx, batch)
+		}
 		if err != nil {
 			return err
 		}
-		if len(batch) == 0 {
-			continue
+		l.delivered(r.floor.Position)
+	}
+}
+
+// movedError says that a queue ends before what was read of it.
+type movedError struct{ end int64 }
+
+func (m *movedError) Error() string { return fmt.Sprintf("the queue ends at %d", m.end) }
+
+// fetch reads ahead from an offset on.
+func (r *reader) fetch(ctx context.Context, l *backlog, from int64) {
+	for {
+		done, ok := l.room(ctx)
+		if !ok {
+			return
 		}
-		if err := r.deliver(ctx, batch); err != nil {
-			return err
+		found, err := r.pull(ctx, from, r.s.MaxRecords, done, r.b.cfg.PullWait)
+		if err == nil && found.Moved && found.End < from {
+			err = &movedError{end: found.End}
+		}
+		if err != nil {
+			l.add(nil, err)
+			return
+		}
+		if found.Moved && found.First > from {
+			r.tellMissed(done, found.First)
+			from = found.First
+		}
+		var records []settle.Record
+		for _, m := range found.Messages {
+			if m.Offset >= from {
+				records = append(records, record(r.topic, r.partition.Number, m))
+				from = m.Offset + 1
+			}
+		}
+		if len(records) > 0 {
+			l.add(records, nil)
 		}
 	}
+}
+
+// tellMissed warns once of records that went before the group had come to them.
+func (r *reader) tellMissed(done, first int64) {
+	if done == 0 || first <= r.told {
+		return
+	}
+	r.told = first
+	r.b.cfg.Log.Warn("records were deleted before the group had read on; they are lost to it",
+		"topic", r.topic, "queue", r.queue.String(), "group", r.s.Group, "read_up_to", done, "begins_at", first+1)
 }
 
 // check refuses a queue that is not the one the floor was written for: made anew,
@@ -85,7 +146,7 @@ func (r *reader) check(ctx context.Context) error {
 	if r.floor.Position == 0 {
 		return nil
 	}
-	found, err := r.pull(ctx, r.floor.Position-1, 1, 0)
+	found, err := r.pull(ctx, r.floor.Position-1, 1, 0, 0)
 	switch {
 	case err != nil:
 		return err
@@ -110,7 +171,7 @@ func (r *reader) differs(format string, v ...any) error {
 }
 
 // pull asks the queue's master.
-func (r *reader) pull(ctx context.Context, from int64, most int, wait time.Duration) (remoting.Pulled, error) {
+func (r *reader) pull(ctx context.Context, from int64, most int, done int64, wait time.Duration) (remoting.Pulled, error) {
 	known, err := r.b.routes.of(ctx, r.topic)
 	if err != nil {
 		return remoting.Pulled{}, err
@@ -119,59 +180,11 @@ func (r *reader) pull(ctx context.Context, from int64, most int, wait time.Durat
 	if !is {
 		return remoting.Pulled{}, fmt.Errorf("the name servers know no master of broker %q", r.queue.broker)
 	}
-	return r.b.reading.Pull(ctx, addr, remoting.Pulling{
-		Group: r.s.Group, Topic: r.topic, Queue: r.queue.id, Offset: from, MaxMessages: most, MaxBytes: r.s.MaxBytes, Done: r.floor.Position, Wait: wait,
+	found, err := r.b.reading.Pull(ctx, addr, remoting.Pulling{
+		Group: r.s.Group, Topic: r.topic, Queue: r.queue.id, Offset: from, MaxMessages: most, MaxBytes: r.s.MaxBytes, Done: done, Wait: wait,
 	})
-}
-
-// next returns records behind the floor, within the bounds of the subscription: none
-// when there is nothing for a while.
-func (r *reader) next(ctx context.Context) ([]settle.Record, error) {
-	if len(r.ahead) == 0 {
-		found, err := r.pull(ctx, r.floor.Position, r.s.MaxRecords, r.b.cfg.PullWait)
-		if err != nil {
-			return nil, err
-		}
-		if err := r.bounds(found); err != nil {
-			return nil, err
-		}
-		for _, m := range found.Messages {
-			if m.Offset >= r.floor.Position {
-				r.ahead = append(r.ahead, record(r.topic, r.partition.Number, m))
-			}
-		}
-	}
-	n, size := 0, 0
-	for n < min(len(r.ahead), r.s.MaxRecords) {
-		if size += len(r.ahead[n].Raw); size > r.s.MaxBytes && n > 0 {
-			break
-		}
-		n++
-	}
-	batch := r.ahead[:n]
-	r.ahead = r.ahead[n:]
-	return batch, nil
-}
-
-// bounds moves to where a queue begins now, and tells once of what went before the
-// group had come to it.
-func (r *reader) bounds(found remoting.Pulled) error {
-	if !found.Moved {
-		return nil
-	}
-	if found.End < r.floor.Position {
-		return r.differs("it ends at %d", found.End)
-	}
-	if found.First <= r.floor.Position {
-		return nil
-	}
-	if r.floor.Position > 0 && found.First > r.told {
-		r.told = found.First
-		r.b.cfg.Log.Warn("records were deleted before the group had read on; they are lost to it",
-			"topic", r.topic, "queue", r.queue.String(), "group", r.s.Group, "read_up_to", r.floor.Position, "begins_at", found.First+1)
-	}
-	r.floor.Position, r.floor.EventID = found.First, ""
-	return nil
+	r.b.nodes.lost(ctx, r.queue.broker, err)
+	return found, err
 }
 
 func (r *reader) deliver(ctx context.Context, batch []settle.Record) error {

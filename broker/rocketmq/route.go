@@ -226,10 +226,10 @@ func (r *routes) forget(topic string) {
 
 // reachable returns where the records of a key go when those of nodes that are down
 // may go elsewhere.
-func (r *route) reachable(key string) int {
+func (r *route) reachable(key string, nodes *nodes) int {
 	var all []int
 	for n, q := range r.queues[:r.fixed] {
-		if _, is := r.master(q); is {
+		if _, is := r.master(q); is && nodes.why(q.broker) == nil {
 			all = append(all, n)
 		}
 	}

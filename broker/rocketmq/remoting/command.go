@@ -42,8 +42,6 @@ const (
 	// maxFrame bounds what is taken from a server: it answers with at most a few
 	// messages of 4 MiB.
 	maxFrame = 64 << 20
-	// lengths of a frame and of its header.
-	lengths = 8
 )
 
 var errFrame = errors.New("what came is no frame of RocketMQ")
