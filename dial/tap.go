@@ -7,6 +7,7 @@ import (
 	"github.com/settlemq/settle/broker/kafka"
 	"github.com/settlemq/settle/broker/nats"
 	"github.com/settlemq/settle/broker/rabbitmq"
+	"github.com/settlemq/settle/broker/rocketmq"
 )
 
 // BrokerTap reaches the log of a broker without anything that Publish and
@@ -54,7 +55,13 @@ func Tap(rawURL string) (BrokerTap, error) {
 		}
 		return rabbitmq.OpenTap(rawURL)
 	}
-	right := brokerURLs()[:3]
+	if rocketmq.IsURL(rawURL) {
+		if err := checkRocketMQ(rawURL); err != nil {
+			return nil, err
+		}
+		return rocketmq.OpenTap(rawURL)
+	}
+	right := brokerURLs()[:4]
 	if !nats.IsURL(rawURL) {
 		u, err := parse("broker", rawURL, right)
 		if err != nil {

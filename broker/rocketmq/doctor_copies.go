@@ -48,7 +48,7 @@ func (x *examination) oneCopy(n nodeSeen) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	least, err := x.waitsFor(n)
+	least, err := n.waitsFor()
 	switch {
 	case n.settings["enableDLegerCommitLog"] == "true":
 		return "", nil // a majority has it
@@ -74,7 +74,7 @@ func (x *examination) oneCopy(n nodeSeen) (string, error) {
 // waitsFor is how many nodes must have a message before a master acknowledges it,
 // itself among them, where its role has it wait at all. Servers before RocketMQ 5
 // have no setting and wait for one slave.
-func (x *examination) waitsFor(n nodeSeen) (int64, error) {
+func (n nodeSeen) waitsFor() (int64, error) {
 	if n.settings["enableControllerMode"] == "true" || n.settings["enableAutoInSyncReplicas"] == "true" {
 		return n.number("minInSyncReplicas")
 	}
@@ -122,7 +122,7 @@ func (x *examination) slavesNow() (doctor.Diagnosis, error) {
 			return nil
 		}
 		found := fmt.Sprintf("%d of %d are with the master", n.copies.InSync, have)
-		least, err := x.waitsFor(n)
+		least, err := n.waitsFor()
 		if err == nil && n.settings["brokerRole"] != roleAsync && int64(n.copies.InSync+1) < least {
 			p.Add(doctor.Bad, n.Name, found+", and it takes nothing until more are", "look at the slave and its log; it reads from the master's haListenPort")
 			return nil

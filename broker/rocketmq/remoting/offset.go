@@ -20,9 +20,12 @@ func (c *Client) MinOffset(ctx context.Context, broker, topic string, queue int)
 	return c.offset(ctx, broker, Command{Code: requestMinOffset, Fields: queueFields(topic, queue)})
 }
 
-// MaxOffset returns the position behind the newest message of a queue.
+// MaxOffset returns the position behind the newest message of a queue that is
+// stored, also while it can't be read yet.
 func (c *Client) MaxOffset(ctx context.Context, broker, topic string, queue int) (int64, error) {
-	return c.offset(ctx, broker, Command{Code: requestMaxOffset, Fields: queueFields(topic, queue)})
+	fields := queueFields(topic, queue)
+	fields["committed"] = "false"
+	return c.offset(ctx, broker, Command{Code: requestMaxOffset, Fields: fields})
 }
 
 // OffsetAt returns the position of the first message of a queue that was stored at
