@@ -36,6 +36,9 @@ func layoutOf(order string, announced []queue, before layout) layout {
 	var l layout
 	if fixed, err := parseOrder(order); err == nil && len(fixed) > 0 {
 		l = layout{queues: fixed, fixed: len(fixed), ordered: true}
+	} else if before.ordered {
+		// A name server that was away when the list was made does not have it.
+		l = layout{queues: slices.Clone(before.queues[:before.fixed]), fixed: before.fixed, ordered: true}
 	}
 	more := slices.Concat(announced, before.queues)
 	slices.SortFunc(more, compareQueues)

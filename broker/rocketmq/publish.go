@@ -161,9 +161,11 @@ func (b *Broker) encode(m settle.Message) (remoting.Outgoing, error) {
 // run hands out what may be sent until all is answered, or the call has to end.
 func (p *publication) run() {
 	for {
-		if p.living.Err() == nil {
+		// What fails in one line lets those behind it in others fail.
+		for more := p.living.Err() == nil; more; {
+			more = false
 			for line := range p.to {
-				p.hand(line)
+				more = p.hand(line) || more
 			}
 		}
 		if p.flying == 0 {
@@ -186,8 +188,8 @@ func (p *publication) stopped() error {
 	return &settle.PublishError{Scope: settle.ScopeBroker, Err: fmt.Errorf("not sent: %w", p.living.Err())}
 }
 
-// hand sends what a line may send.
-func (p *publication) hand(line int) {
+// hand sends what a line may send, and reports whether anything came of it.
+func (p *publication) hand(line int) bool {
 	n, size := 0, 0
 	batch, behind := p.lines.next(line, func(i int) bool {
 		n++
@@ -198,7 +200,7 @@ func (p *publication) hand(line int) {
 		p.receipts[i].Err = p.heldBack(i)
 	}
 	if len(batch) == 0 {
-		return
+		return len(behind) > 0
 	}
 	p.alone[line] = max(p.alone[line]-1, 0)
 	p.flying++
@@ -206,6 +208,7 @@ func (p *publication) hand(line int) {
 		stored, err := p.send(p.to[line], batch)
 		p.answers <- answer{line: line, batch: batch, stored: stored, err: err} // holds one of each line
 	}()
+	return true
 }
 
 // send asks the master of a queue to store messages.

@@ -13,7 +13,6 @@ import (
 
 // Codes of a broker's answers.
 const (
-	codeSystemError       = 1  // an exception
 	codeBusy              = 2  // its queue is full, or the request has waited too long
 	codeFlushDiskTimeout  = 10 // stored, not on the disk
 	codeSlaveNotAvailable = 11 // stored, on no slave
@@ -24,6 +23,7 @@ const (
 	codeNoTopic           = 17
 	codeNoGroup           = 26
 	codeInvalid           = 29 // a parameter
+	codeFlowControl       = 215
 )
 
 // classify says how much an error of a request speaks of. What it does not know is
@@ -68,7 +68,7 @@ func byCode(said *remoting.Refusal) *settle.PublishError {
 		return topic(refusedRight(said))
 	case codeInvalid:
 		return topic("the broker refuses where it is to go; the list of the topic's queues is not what it has")
-	case codeBusy:
+	case codeBusy, codeFlowControl:
 		return broker("the broker is busy")
 	case codeNotAvailable:
 		return broker("the broker takes nothing now")
