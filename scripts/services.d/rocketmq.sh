@@ -85,6 +85,11 @@ begin() {
     -Drocketmq.broker.diskSpaceWarningLevelRatio=0.98 -Drocketmq.broker.diskSpaceCleanForciblyRatio=0.97 \
     -cp "$(jars)/*" $class -c "$at/settle.conf" >>"$at/log" 2>&1 </dev/null) &
   echo $! >"$at/pid"
+  # Until it is Java it is no node: on a busy machine that would be taken for one that has ended.
+  for _ in $(seq 200); do
+    if [ -n "$(node_pid "$1")" ] || ! kill -0 $! 2>/dev/null; then return; fi
+    sleep 0.05
+  done
 }
 
 be32() { printf '\\x%02x\\x%02x\\x%02x\\x%02x' $(($1 >> 24 & 255)) $(($1 >> 16 & 255)) $(($1 >> 8 & 255)) $(($1 & 255)); }
