@@ -87,7 +87,10 @@ func newBroker(at address, cfg Config) *Broker {
 func (b *Broker) connect(ctx context.Context) error {
 	for {
 		err := b.connectOnce(ctx)
-		if err == nil || hopeless(err) || !pause(ctx, connectWait) {
+		if why := b.at.hopeless(err); why != "" {
+			return fmt.Errorf("%s: %w", why, err)
+		}
+		if err == nil || !pause(ctx, connectWait) {
 			return err
 		}
 	}

@@ -183,9 +183,27 @@ func (r *reader) pull(ctx context.Context, from int64, most int, done int64, wai
 	found, err := r.b.reading.Pull(ctx, addr, remoting.Pulling{
 		Group: r.s.Group, Topic: r.topic, Queue: r.queue.id, Offset: from, MaxMessages: most, MaxBytes: r.s.MaxBytes, Done: done, Wait: wait,
 	})
+	if remoting.IsRefusal(err, codeNoGroup) {
+		return found, r.makeGroup(ctx, addr, err)
+	}
 	r.b.nodes.lost(ctx, r.queue.broker, err)
 	return found, err
 }
+
+// makeGroup makes a group that the broker wants to know before it lets it read.
+func (r *reader) makeGroup(ctx context.Context, addr string, why error) error {
+	if !r.b.cfg.Declare && len(r.b.cfg.Topics) == 0 {
+		return fmt.Errorf("group %q has to be made on the broker, which does not make it by itself (mqadmin updateSubGroup): %w", r.s.Group, why)
+	}
+	g := remoting.Group{Name: r.s.Group, Enabled: true, Retries: groupRetries, RetryQueues: 1}
+	if err := r.b.wire.SetGroup(ctx, addr, g); err != nil {
+		return fmt.Errorf("make group %q, which the broker does not make by itself: %w", r.s.Group, err)
+	}
+	return fmt.Errorf("group %q was missing and is made", r.s.Group)
+}
+
+// groupRetries is what brokers give a group that they make by themselves.
+const groupRetries = 16
 
 func (r *reader) deliver(ctx context.Context, batch []settle.Record) error {
 	if err := r.sink.Deliver(ctx, r.partition, batch); err != nil {

@@ -89,9 +89,20 @@ func noTopic(why string) *settle.PublishError {
 	return &settle.PublishError{Scope: settle.ScopeRecord, Err: settle.Permanent(errors.New(why))}
 }
 
-// hopeless reports whether the same words would get the same answer again.
-func hopeless(err error) bool {
+// hopeless says what is to be mended where the same words would get the same answer
+// again, and is empty for the rest.
+func (a address) hopeless(err error) string {
 	var untrusted *tls.CertificateVerificationError
 	var plain tls.RecordHeaderError
-	return remoting.IsRefusal(err, codeNoPermission) || errors.As(err, &untrusted) || errors.As(err, &plain)
+	switch {
+	case remoting.IsRefusal(err, codeNoPermission) && a.accessKey == "":
+		return "it lets nobody in without an access key and its secret key, which stand before the hosts"
+	case remoting.IsRefusal(err, codeNoPermission):
+		return fmt.Sprintf("it refuses access key %q with this secret key", a.accessKey)
+	case errors.As(err, &untrusted):
+		return "its certificate can't be trusted (tls_ca names a file of authorities, tls_name a name)"
+	case errors.As(err, &plain):
+		return "it does not speak TLS on this port"
+	}
+	return ""
 }
