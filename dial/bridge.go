@@ -7,6 +7,7 @@ import (
 
 	"github.com/settlemq/settle/bridge"
 	"github.com/settlemq/settle/broker/rabbitmq"
+	"github.com/settlemq/settle/broker/rocketmq"
 )
 
 // CheckBridge returns an error if a URL can't be that of a broker with
@@ -15,8 +16,8 @@ func CheckBridge(rawURL string) error {
 	if err := CheckBroker(rawURL); err != nil {
 		return err
 	}
-	if !isKafka(rawURL) && !rabbitmq.IsURL(rawURL) {
-		return errors.New("only Kafka and RabbitMQ have dead letters of consumers that are not ours")
+	if !isKafka(rawURL) && !rabbitmq.IsURL(rawURL) && !rocketmq.IsURL(rawURL) {
+		return errors.New("only Kafka, RabbitMQ and RocketMQ have dead letters of consumers that are not ours")
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ func TestABridgeThatCanNotBeNamesTheKeyAndShowsNoSecret(t *testing.T) {
 	const rabbit = "rabbitmq://u:" + canary + "@h:5672"
 	for name, c := range map[string]struct{ broker, bridges, says string }{
 		"embedded":      {"embedded", "stock: {dead: [d]}", "sources.a.bridges.stock.broker must be given"},
-		"nats":          {"nats://" + canary + "@h:4222", "stock: {dead: [d]}", "sources.a.bridges.stock.broker must be the URL of Kafka or RabbitMQ"},
+		"nats":          {"nats://" + canary + "@h:4222", "stock: {dead: [d]}", "sources.a.bridges.stock.broker must be the URL of Kafka, RabbitMQ or RocketMQ"},
 		"own":           {rabbit, "stock: {dead: [d], broker: 'nats://" + canary + "@h'}", "sources.a.bridges.stock.broker"},
 		"nowhere":       {rabbit, "stock: {}", "sources.a.bridges.stock.dead must be given"},
 		"empty":         {rabbit, "stock: {dead: ['']}", "sources.a.bridges.stock.dead"},
