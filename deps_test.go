@@ -24,6 +24,7 @@ var imports = map[string]struct{ ours, others []string }{
 
 	"txmsg":           {ours: []string{""}},
 	"txmsg/txmsgtest": {ours: []string{"", "txmsg"}},
+	"store/halflog":   {ours: []string{"", "govern", "txmsg"}},
 
 	"bridge":            {ours: []string{"", "govern"}},
 	"bridge/bridgetest": {ours: []string{"", "bridge"}},
@@ -48,11 +49,11 @@ var imports = map[string]struct{ ours, others []string }{
 	"store/adopt":            {ours: []string{"", "store/migrate", "relay"}},
 	"store/bridgelog":        {ours: []string{"", "bridge", "govern", "store/consumelog"}},
 	"store/consumelog":       {ours: []string{"", "govern", "store/adopt", "store/migrate"}},
-	"store/sqlite":           {ours: []string{"", "store/migrate", "store/bridgelog", "store/consumelog", "store/outboxlog", "bridge", "relay", "govern", "doctor"}, others: []string{"modernc.org/sqlite", "golang.org/x/sys"}},
-	"store/mysql":            {ours: []string{"", "store/adopt", "store/migrate", "store/bridgelog", "store/consumelog", "store/outboxlog", "bridge", "relay", "govern", "doctor"}, others: []string{"github.com/go-sql-driver/mysql"}},
-	"store/postgres":         {ours: []string{"", "store/adopt", "store/migrate", "store/bridgelog", "store/consumelog", "store/outboxlog", "bridge", "relay", "govern", "doctor"}, others: []string{"github.com/jackc/pgx/v5"}},
-	"store/storetest":        {ours: []string{"", "bridge", "relay", "govern"}},
-	"store/storetest/broken": {ours: []string{"", "bridge", "relay", "govern", "store/storetest"}},
+	"store/sqlite":           {ours: []string{"", "store/migrate", "store/bridgelog", "store/consumelog", "store/halflog", "txmsg", "store/outboxlog", "bridge", "relay", "govern", "doctor"}, others: []string{"modernc.org/sqlite", "golang.org/x/sys"}},
+	"store/mysql":            {ours: []string{"", "store/adopt", "store/migrate", "store/bridgelog", "store/consumelog", "store/halflog", "txmsg", "store/outboxlog", "bridge", "relay", "govern", "doctor"}, others: []string{"github.com/go-sql-driver/mysql"}},
+	"store/postgres":         {ours: []string{"", "store/adopt", "store/migrate", "store/bridgelog", "store/consumelog", "store/halflog", "txmsg", "store/outboxlog", "bridge", "relay", "govern", "doctor"}, others: []string{"github.com/jackc/pgx/v5"}},
+	"store/storetest":        {ours: []string{"", "bridge", "relay", "govern", "txmsg"}},
+	"store/storetest/broken": {ours: []string{"", "bridge", "relay", "govern", "txmsg", "store/storetest"}},
 
 	"store/storetest/adopted":    {ours: []string{"", "relay", "doctor", "govern", "broker/memory", "store/migrate", "store/storetest", "store/storetest/concurrent"}},
 	"store/storetest/concurrent": {ours: []string{"", "relay", "consumer", "govern", "broker/memory"}},

@@ -49,6 +49,10 @@ type DeadLetter struct {
 	// not.
 	Foreign bool     `json:"foreign,omitempty"`
 	Bridged *Bridged `json:"bridged,omitempty"`
+	// Transaction is the id of the half message of an event that went as one; its
+	// local transaction has committed, and the broker has not taken the event.
+	// Empty for all others.
+	Transaction string `json:"transaction,omitempty"`
 	// Raw is the record's value as found; Payload the event's payload. Show
 	// returns them, List does not.
 	Raw     []byte            `json:"raw,omitempty"`

@@ -14,12 +14,21 @@ const (
 	StageDelayed   = "delayed"   // waits for its time
 	StagePublished = "published" // the broker has it; coordinates known
 	StageParked    = "parked"    // waits for a retry, or behind its key
-	StageApplied   = "applied"
-	StageRejected  = "rejected"
-	StageDuplicate = "duplicate" // another event had the same effect
-	StageDead      = "dead"
-	StageReplay    = "replay" // a person asked for it
-	StageResend    = "resend" // a person asked for what was sent to be sent again
+	// Of an event that goes as a half message, beside the outbox: StageHalf, the
+	// broker keeps it back; StageCommitted or StageRolledBack, what its local
+	// transaction has made of it; StageChecked, the broker has asked, as often as
+	// Attempts says; StageConfirmed, the broker delivers it.
+	StageHalf       = "half"
+	StageCommitted  = "committed"
+	StageRolledBack = "rolled_back"
+	StageChecked    = "checked"
+	StageConfirmed  = "confirmed"
+	StageApplied    = "applied"
+	StageRejected   = "rejected"
+	StageDuplicate  = "duplicate" // another event had the same effect
+	StageDead       = "dead"
+	StageReplay     = "replay" // a person asked for it
+	StageResend     = "resend" // a person asked for what was sent to be sent again
 	// StageCompensate: a person gave up on it; StageCompensated: and what may
 	// have happened of it was undone.
 	StageCompensate  = "compensate"

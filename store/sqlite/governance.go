@@ -27,7 +27,7 @@ d.opened_at, d.due_at, d.closed_at, d.closed_by, d.topic, d.partition, d.offset,
 ELSE
  (SELECT count(*) FROM t_consume_retry r WHERE r.consumer_group = d.consumer_group AND r.aggregate_id = d.aggregate_id AND r.blocking = 1
   AND r.id > (SELECT o.id FROM t_consume_retry o WHERE o.consumer_group = d.consumer_group AND o.event_id = d.event_id AND o.blocking = 1))
-END, d.service_side = 'bridge'`
+END, d.service_side = 'bridge', CASE d.service_side WHEN 'txmsg' THEN d.destination ELSE '' END`
 
 const letterFilter = `d.id > ?1 AND (?2 = '' OR d.consumer_group = ?2) AND (?3 = '' OR d.event_type = ?3) AND (?4 = '' OR d.class = ?4)
 ORDER BY d.id LIMIT ?5`
@@ -87,7 +87,7 @@ func (g *Governance) scanLetter(row scanner, more ...any) (govern.DeadLetter, er
 	var opened, due int64
 	var closed sql.NullInt64
 	err := row.Scan(append([]any{&d.ID, &d.Group, &d.EventID, &d.EventType, &d.Key, &d.BizKey, &d.TraceID, &d.Class, &d.Reason, &d.Attempts, &d.State,
-		&opened, &due, &closed, &d.ClosedBy, &d.Topic, &d.Partition, &d.Offset, &d.Behind, &d.Foreign}, more...)...)
+		&opened, &due, &closed, &d.ClosedBy, &d.Topic, &d.Partition, &d.Offset, &d.Behind, &d.Foreign, &d.Transaction}, more...)...)
 	d.Service = g.s.service
 	d.OpenedAt, d.DueAt = fromMicros(opened), fromMicros(due)
 	if closed.Valid {

@@ -12,6 +12,7 @@ import (
 	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/store/bridgelog"
 	"github.com/settlemq/settle/store/consumelog"
+	"github.com/settlemq/settle/store/halflog"
 )
 
 // maxActs bounds how many dead letters one transaction changes: everybody else
@@ -23,6 +24,7 @@ type deadLetter struct {
 	id          int64
 	relay       bool
 	foreign     bool // of a consumer that is not ours
+	half        bool // of an event that went as a half message
 	group       string
 	eventID     string
 	destination string
@@ -39,13 +41,16 @@ func (d *deadLetter) target() string {
 	if d.relay {
 		return "relay:" + d.eventID
 	}
+	if d.half {
+		return halflog.Side + ":" + d.eventID
+	}
 	if d.foreign { // an event may die there more than once
 		return fmt.Sprintf("%s:%s#%d", d.group, d.eventID, d.id)
 	}
 	return d.group + ":" + d.eventID
 }
 
-const readLetter = `SELECT d.service_side = 'relay', d.service_side = 'bridge', d.consumer_group, d.event_id, d.destination, d.outbox_id, d.aggregate_type, d.aggregate_id, d.aggregate_seq,
+const readLetter = `SELECT d.service_side = 'relay', d.service_side = 'bridge', d.service_side = 'txmsg', d.consumer_group, d.event_id, d.destination, d.outbox_id, d.aggregate_type, d.aggregate_id, d.aggregate_seq,
 d.class, d.state, coalesce(length(d.raw), 0) > 0, coalesce(l.status, '')
 FROM t_dead_letter d LEFT JOIN t_message_consume_log l ON l.consumer_group = d.consumer_group AND l.event_id = d.event_id WHERE d.id = ?`
 
@@ -82,7 +87,7 @@ func (g *Governance) acts(ctx context.Context, a govern.Act, action string, ids 
 func (g *Governance) change(ctx context.Context, tx *sql.Tx, now time.Time, a govern.Act, action string, id int64, f change) (govern.Outcome, error) {
 	o := govern.Outcome{ID: id, Result: "refused"}
 	d := deadLetter{id: id}
-	err := tx.QueryRowContext(ctx, readLetter, id).Scan(&d.relay, &d.foreign, &d.group, &d.eventID, &d.destination, &d.outboxID,
+	err := tx.QueryRowContext(ctx, readLetter, id).Scan(&d.relay, &d.foreign, &d.half, &d.group, &d.eventID, &d.destination, &d.outboxID,
 		&d.aggregate.AggregateType, &d.aggregate.AggregateID, &d.seq, &d.class, &d.state, &d.kept, &d.status)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -109,6 +114,8 @@ func (g *Governance) Replay(ctx context.Context, a govern.Act, o govern.ReplayOp
 			return replayForeign(ctx, tx, now, a, o, d)
 		case o.To != "":
 			return bridgelog.NotForeign, nil
+		case d.half:
+			return replayHalf(ctx, tx, now, a, d)
 		case d.relay:
 			return g.replayPublish(ctx, tx, now, a, d)
 		}
@@ -159,6 +166,9 @@ func (g *Governance) Compensate(ctx context.Context, a govern.Act, ids ...int64)
 	return g.acts(ctx, a, "dlq.compensate", ids, func(tx *sql.Tx, now time.Time, d *deadLetter) (string, error) {
 		if d.foreign {
 			return bridgelog.NoCompensation, nil
+		}
+		if d.half {
+			return halflog.NotCompensated, nil
 		}
 		if d.relay {
 			return "it was never published, so no group has anything of it to undo; replay it, or discard it", nil
@@ -214,6 +224,8 @@ func (g *Governance) Discard(ctx context.Context, a govern.Act, ids ...int64) ([
 		var err error
 		switch {
 		case d.foreign: // nothing of ours waits for it
+		case d.half:
+			_, err = tx.ExecContext(ctx, discardHalf, now.UnixMicro(), d.destination)
 		case d.relay:
 			err = g.discardPublish(ctx, tx, d)
 		default:

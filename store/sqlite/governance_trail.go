@@ -36,6 +36,12 @@ UNION SELECT event_id FROM t_dead_letter WHERE aggregate_id = ?1
 UNION SELECT event_id FROM t_dead_letter WHERE biz_key = ?1
 UNION SELECT event_id FROM t_dead_letter WHERE event_id = ?1
 UNION SELECT event_id FROM t_dead_letter WHERE trace_id = ?1 AND trace_id <> ''
+UNION SELECT event_id FROM t_half_message WHERE event_id = ?1
+UNION SELECT event_id FROM t_half_message WHERE aggregate_id = ?1
+UNION SELECT event_id FROM t_half_message WHERE biz_key = ?1
+UNION SELECT event_id FROM t_half_message WHERE trace_id = ?1
+UNION SELECT event_id FROM t_half_check WHERE event_id = ?1 AND event_id <> ''
+UNION SELECT event_id FROM t_half_check WHERE aggregate_id = ?1 AND event_id <> ''
 ) LIMIT ?2`
 
 // trail gathers what one snapshot of the file knows of some events.
@@ -68,7 +74,7 @@ func (g *Governance) Trail(ctx context.Context, id string) ([]govern.Step, error
 		return nil, nil
 	}
 	t := &trail{tx: tx, events: list(events), outbox: map[string]govern.Step{}}
-	for _, read := range []func(context.Context) error{t.appended, t.published, t.parkedAtRelay, t.consumed, t.waiting, t.letters, t.acts} {
+	for _, read := range []func(context.Context) error{t.appended, t.halves, t.published, t.parkedAtRelay, t.consumed, t.waiting, t.letters, t.acts} {
 		if err := read(ctx); err != nil {
 			return nil, fmt.Errorf("read trail of %s: %w", id, err)
 		}
@@ -234,7 +240,7 @@ func (t *trail) letters(ctx context.Context) error {
 
 const trailActs = `SELECT e.value, d.consumer_group, d.event_type, d.aggregate_id, a.at, a.actor, a.action, a.reason
 FROM json_each(?1) e JOIN t_dead_letter d ON d.event_id = e.value
-JOIN t_audit a ON a.target = (CASE d.service_side WHEN 'relay' THEN 'relay' ELSE d.consumer_group END) || ':' || d.event_id || (CASE d.service_side WHEN 'bridge' THEN '#' || d.id ELSE '' END)
+JOIN t_audit a ON a.target = (CASE d.service_side WHEN 'relay' THEN 'relay' WHEN 'txmsg' THEN 'txmsg' ELSE d.consumer_group END) || ':' || d.event_id || (CASE d.service_side WHEN 'bridge' THEN '#' || d.id ELSE '' END)
 UNION ALL SELECT e.value, '', '', '', a.at, a.actor, a.action, a.reason FROM json_each(?1) e JOIN t_audit a ON a.target = e.value`
 
 func (t *trail) acts(ctx context.Context) error {

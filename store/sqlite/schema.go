@@ -90,13 +90,29 @@ func (s *Store) nobodyLeads(ctx context.Context) error {
 const countUndelivered = `SELECT (SELECT count(*) FROM v_outbox_event WHERE status NOT IN ('SENT', 'DISCARDED')), (SELECT count(*) FROM t_consume_retry)
  + (SELECT count(*) FROM t_dead_letter WHERE service_side = 'bridge' AND state IN ('OPEN', 'REPLAYING'))`
 
+const (
+	hasHalves = `SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 't_half_message')`
+
+	countHalves = `SELECT count(*) FROM t_half_message WHERE state IN ('COMMITTED', 'DEAD')`
+)
+
 // guardUndelivered runs in a transaction that began with the file's write lock.
 func guardUndelivered(ctx context.Context, tx *sql.Tx) error {
 	var unsent, waiting int64
 	if err := tx.QueryRowContext(ctx, countUndelivered).Scan(&unsent, &waiting); err != nil {
 		return fmt.Errorf("count what is not delivered: %w", err)
 	}
-	if unsent+waiting > 0 {
+	var halves int64
+	var there bool
+	if err := tx.QueryRowContext(ctx, hasHalves).Scan(&there); err != nil {
+		return fmt.Errorf("look for half messages: %w", err)
+	}
+	if there {
+		if err := tx.QueryRowContext(ctx, countHalves).Scan(&halves); err != nil {
+			return fmt.Errorf("count half messages that are not confirmed: %w", err)
+		}
+	}
+	if unsent += halves; unsent+waiting > 0 {
 		return fmt.Errorf("%d events are not sent and %d wait to take effect: %w", unsent, waiting, migrate.ErrUndelivered)
 	}
 	return nil
