@@ -120,8 +120,8 @@ func (b *Broker) warm(ctx context.Context, name string) error {
 		return err
 	}
 	for broker, addr := range r.masters {
-		if err := b.wire.Heartbeat(ctx, addr, b.cfg.Name); err != nil {
-			b.cfg.Log.Warn("connect to a broker; the keys of its queues wait", "topic", name, "broker", broker, "error", err)
+		if b.nodes.why(broker) == nil {
+			b.nodes.lost(ctx, broker, b.wire.Heartbeat(ctx, addr, b.cfg.Name))
 		}
 	}
 	return nil

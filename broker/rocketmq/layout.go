@@ -29,28 +29,33 @@ type layout struct {
 	ordered bool
 }
 
-// layoutOf puts together what the name servers keep of a topic, the queues that
-// brokers have announced for it, and those which were known before: what is away
-// for a moment keeps its place.
-func layoutOf(order string, announced []queue, before layout) layout {
+// layoutOf puts together what the name servers keep of a topic, the queues to which
+// brokers let write and from which they let read, and those which were known before:
+// what is away for a moment keeps its place.
+func layoutOf(order string, writable, readable []queue, before layout) layout {
 	var l layout
 	if fixed, err := parseOrder(order); err == nil && len(fixed) > 0 {
-		l = layout{queues: fixed, fixed: len(fixed), ordered: true}
+		l = layout{queues: fixed, ordered: true}
 	} else if before.ordered {
 		// A name server that was away when the list was made does not have it.
-		l = layout{queues: slices.Clone(before.queues[:before.fixed]), fixed: before.fixed, ordered: true}
+		l = layout{queues: slices.Clone(before.queues[:before.fixed]), ordered: true}
+	} else {
+		l.add(writable, before.queues[:before.fixed])
 	}
-	more := slices.Concat(announced, before.queues)
+	l.fixed = len(l.queues)
+	l.add(writable, readable, before.queues)
+	return l
+}
+
+// add appends the queues that are missing, in their order.
+func (l *layout) add(lists ...[]queue) {
+	more := slices.Concat(lists...)
 	slices.SortFunc(more, compareQueues)
 	for _, q := range more {
 		if !slices.Contains(l.queues, q) {
 			l.queues = append(l.queues, q)
 		}
 	}
-	if !l.ordered {
-		l.fixed = len(l.queues)
-	}
-	return l
 }
 
 func compareQueues(a, b queue) int {

@@ -13,7 +13,7 @@ func some(broker string, n int) (all []queue) {
 }
 
 func TestTheListThatNameServersKeepDecidesAndWhatIsBesideItIsReadBehind(t *testing.T) {
-	l := layoutOf("b:2;a:1", slices.Concat(some("a", 2), some("c", 1)), layout{})
+	l := layoutOf("b:2;a:1", some("a", 2), some("c", 1), layout{})
 	want := []queue{{"b", 0}, {"b", 1}, {"a", 0}, {"a", 1}, {"c", 0}}
 	if !slices.Equal(l.queues, want) || l.fixed != 3 || !l.ordered {
 		t.Errorf("the layout is %+v", l)
@@ -26,18 +26,26 @@ func TestTheListThatNameServersKeepDecidesAndWhatIsBesideItIsReadBehind(t *testi
 }
 
 func TestANodeThatIsAwayKeepsItsPlacesWithoutAListToo(t *testing.T) {
-	both := layoutOf("", slices.Concat(some("b", 2), some("a", 2)), layout{})
-	less := layoutOf("", some("b", 2), both)
+	both := layoutOf("", slices.Concat(some("b", 2), some("a", 2)), nil, layout{})
+	less := layoutOf("", some("b", 2), some("b", 2), both)
 	if !slices.Equal(less.queues, both.queues) || less.fixed != 4 || less.ordered {
 		t.Errorf("the layout is %+v, was %+v", less, both)
+	}
+}
+
+func TestWhatMayOnlyBeReadGetsNoKeys(t *testing.T) {
+	l := layoutOf("", some("b", 2), slices.Concat(some("a", 1), some("b", 3)), layout{})
+	want := []queue{{"b", 0}, {"b", 1}, {"a", 0}, {"b", 2}}
+	if !slices.Equal(l.queues, want) || l.fixed != 2 {
+		t.Errorf("the layout is %+v", l)
 	}
 }
 
 // A topic's list is lost to a name server that was away when it was made: what is
 // known is not given up for it.
 func TestAListThatOneNameServerDoesNotHaveIsNotForgotten(t *testing.T) {
-	before := layoutOf("b:2;a:1", nil, layout{})
-	now := layoutOf("", some("a", 1), before)
+	before := layoutOf("b:2;a:1", nil, nil, layout{})
+	now := layoutOf("", some("a", 1), nil, before)
 	if !slices.Equal(now.queues, before.queues) || now.fixed != 3 || !now.ordered {
 		t.Errorf("the layout is %+v, was %+v", now, before)
 	}
@@ -52,7 +60,7 @@ func TestAListIsReadAsItIsWrittenAndNonsenseIsNone(t *testing.T) {
 		if got, err := parseOrder(text); err == nil {
 			t.Errorf("%q is read as %v", text, got)
 		}
-		if l := layoutOf(text, some("a", 2), layout{}); l.ordered || l.fixed != 2 {
+		if l := layoutOf(text, some("a", 2), nil, layout{}); l.ordered || l.fixed != 2 {
 			t.Errorf("with %q as list the layout is %+v", text, l)
 		}
 	}

@@ -113,9 +113,11 @@ func (r *reader) fetch(ctx context.Context, l *backlog, from int64) {
 			l.add(nil, err)
 			return
 		}
-		if found.Moved && found.First > from {
-			r.tellMissed(done, found.First)
-			from = found.First
+		if to := max(found.First, found.Next); len(found.Messages) == 0 && to > from && to <= found.End {
+			r.tellMissed(done, to)
+			from = to
+		} else if len(found.Messages) == 0 && from < found.End && !pause(ctx, firstWait) {
+			return
 		}
 		var records []settle.Record
 		for _, m := range found.Messages {
@@ -152,6 +154,8 @@ func (r *reader) check(ctx context.Context) error {
 		return err
 	case found.End < r.floor.Position:
 		return r.differs("it ends at %d", found.End)
+	case len(found.Messages) == 0 && found.First < r.floor.Position && found.Next < r.floor.Position:
+		return errors.New("the record at the group's floor can't be read now")
 	case len(found.Messages) == 0 || found.Messages[0].Offset != r.floor.Position-1:
 		return nil // it is not kept any more
 	}

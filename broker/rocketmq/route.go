@@ -65,9 +65,7 @@ func (r *routes) ask(ctx context.Context, topic string) (*route, error) {
 	var found remoting.Route
 	var order string
 	err := r.servers(ctx, func(ctx context.Context, server string) (err error) {
-		if found, err = r.b.wire.Route(ctx, server, topic); err == nil {
-			order, err = r.b.wire.Order(ctx, server, topic)
-		}
+		found, order, err = r.one(ctx, server, topic)
 		return err
 	})
 	r.mu.Lock()
@@ -87,6 +85,36 @@ func (r *routes) ask(ctx context.Context, topic string) (*route, error) {
 	return r.learn(topic, order, found), nil
 }
 
+// one asks a name server, which forgets a topic when all its brokers are away. One
+// whose list of queues is kept, and names a broker that is away, is there.
+func (r *routes) one(ctx context.Context, server, topic string) (found remoting.Route, order string, err error) {
+	found, missing := r.b.wire.Route(ctx, server, topic)
+	if missing != nil && !remoting.IsRefusal(missing, remoting.TopicMissing) {
+		return found, "", missing
+	}
+	if order, err = r.b.wire.Order(ctx, server, topic); err != nil || missing == nil {
+		return found, order, err
+	}
+	nodes, err := r.b.wire.Cluster(ctx, server)
+	if err != nil {
+		return found, "", err
+	}
+	fixed, _ := parseOrder(order)
+	for _, q := range fixed {
+		if !slices.ContainsFunc(nodes, func(n remoting.Node) bool { return n.Master() && n.Name == q.broker }) {
+			return remoting.Route{}, order, nil
+		}
+	}
+	return found, "", missing
+}
+
+// within bounds a call.
+func within(ctx context.Context, d time.Duration, call func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	return call(ctx)
+}
+
 // learn takes over what a name server says.
 func (r *routes) learn(topic, order string, found remoting.Route) *route {
 	before := r.known[topic]
@@ -94,7 +122,7 @@ func (r *routes) learn(topic, order string, found remoting.Route) *route {
 	if before != nil {
 		was = before.layout
 	}
-	now := &route{topic: topic, layout: layoutOf(order, announced(found), was), masters: map[string]string{}}
+	now := &route{topic: topic, layout: layoutOf(order, announced(found, remoting.PermWrite), announced(found, remoting.PermRead), was), masters: map[string]string{}}
 	for _, n := range found.Nodes {
 		if n.Master() {
 			now.masters[n.Name] = n.Addr
@@ -105,17 +133,24 @@ func (r *routes) learn(topic, order string, found remoting.Route) *route {
 	}
 	r.known[topic] = now
 	r.touch()
+	if before == nil && !now.ordered {
+		r.b.cfg.Log.Warn("no name server keeps a list of this topic's queues: after a restart the keys of a node that is down go elsewhere, which breaks their order; declare the topic, or settle doctor says how", "topic", topic)
+	}
 	return now
 }
 
-// announced are the queues that brokers say they have.
-func announced(found remoting.Route) []queue {
+// announced are the queues that brokers say they have, to write to or to read.
+func announced(found remoting.Route, perm int) []queue {
 	var all []queue
 	for _, q := range found.Queues {
-		if q.Perm&(remoting.PermRead|remoting.PermWrite) == 0 {
+		n := q.Read
+		if perm == remoting.PermWrite {
+			n = q.Write
+		}
+		if q.Perm&perm == 0 {
 			continue
 		}
-		for id := range min(max(q.Read, q.Write), maxQueues) {
+		for id := range min(n, maxQueues) {
 			all = append(all, queue{broker: q.Broker, id: id})
 		}
 	}
@@ -145,7 +180,7 @@ func (r *routes) servers(ctx context.Context, ask func(ctx context.Context, serv
 	var errs []error
 	for i := range all {
 		n := (first + i) % len(all)
-		err := r.one(ctx, all[n], ask)
+		err := within(ctx, r.b.cfg.Timeout, func(ctx context.Context) error { return ask(ctx, all[n]) })
 		if err == nil || remoting.IsRefusal(err, remoting.TopicMissing) {
 			r.mu.Lock()
 			r.first = n
@@ -158,12 +193,6 @@ func (r *routes) servers(ctx context.Context, ask func(ctx context.Context, serv
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func (r *routes) one(ctx context.Context, server string, ask func(ctx context.Context, server string) error) error {
-	ctx, cancel := context.WithTimeout(ctx, r.b.cfg.Timeout)
-	defer cancel()
-	return ask(ctx, server)
 }
 
 // doubt has all routes asked for soon, because one has turned out to be wrong.
@@ -179,7 +208,7 @@ const doubtEvery = 250 * time.Millisecond
 
 // keep asks for the routes in use again and again, until ctx ends.
 func (r *routes) keep(ctx context.Context) {
-	for {
+	for failing := false; ; {
 		timer := time.NewTimer(r.b.cfg.RouteEvery)
 		select {
 		case <-timer.C:
@@ -196,12 +225,27 @@ func (r *routes) keep(ctx context.Context) {
 		r.mu.Lock()
 		topics := slices.Sorted(maps.Keys(r.known))
 		r.mu.Unlock()
-		for _, topic := range topics {
-			if _, err := r.ask(ctx, topic); err != nil && ctx.Err() == nil {
-				r.b.cfg.Log.Warn("ask where a topic is; what is known goes on", "topic", topic, "error", err)
-			}
+		failing = r.askAll(ctx, topics, failing)
+	}
+}
+
+// askAll asks for topics, and tells once when that begins to fail and when it does not
+// any more.
+func (r *routes) askAll(ctx context.Context, topics []string, failing bool) bool {
+	var failed error
+	for _, topic := range topics {
+		if _, err := r.ask(ctx, topic); err != nil {
+			failed = err
 		}
 	}
+	switch {
+	case ctx.Err() != nil:
+	case failed != nil && !failing:
+		r.b.cfg.Log.Warn("ask where topics are; what is known goes on", "error", failed)
+	case failed == nil && failing:
+		r.b.cfg.Log.Info("name servers say where topics are again")
+	}
+	return failed != nil
 }
 
 // pause waits for d and reports whether ctx allowed it.

@@ -16,6 +16,9 @@ import (
 // errIdle ends a connection before the server would end it.
 var errIdle = errors.New("the connection was idle")
 
+// writeAtLeast is what a write may take.
+const writeAtLeast = time.Second
+
 // conn is one connection. It fails all that waits for answers when it ends.
 type conn struct {
 	wire net.Conn
@@ -149,6 +152,9 @@ func (c *conn) write(ctx context.Context, h header, body []byte) (sent bool, err
 	if err != nil {
 		return false, err
 	}
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
 	select {
 	case c.writing <- struct{}{}:
 		defer func() { <-c.writing }()
@@ -157,7 +163,12 @@ func (c *conn) write(ctx context.Context, h header, body []byte) (sent bool, err
 	case <-c.gone:
 		return false, c.wasEnded()
 	}
-	deadline, _ := ctx.Deadline()
+	// A frame that is begun is sent whole, however little time is left: the
+	// connection would end with it, and all that others wait for.
+	deadline := time.Now().Add(writeAtLeast)
+	if at, is := ctx.Deadline(); is && at.After(deadline) {
+		deadline = at
+	}
 	if err := c.wire.SetWriteDeadline(deadline); err != nil {
 		c.end(err)
 		return false, err

@@ -41,7 +41,7 @@ const (
 )
 
 // maxBody bounds a body that is unpacked.
-const maxBody = 64 << 20
+const maxBody = 16 << 20
 
 var errCut = errors.New("a message is cut off")
 

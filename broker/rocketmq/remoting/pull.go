@@ -36,12 +36,14 @@ type Pulling struct {
 }
 
 // Pulled is what there was. First and End are the bounds of the queue: the first
-// offset that it still has, and that of its next message.
+// offset that it still has, and that of its next message. Next is where the broker
+// goes on; without messages it is beyond what was asked for only where the broker
+// has lost what is between, or where that is not in the queue.
 type Pulled struct {
 	Messages []Message
 	// Moved says that the offset is not within the bounds.
-	Moved      bool
-	First, End int64
+	Moved            bool
+	First, End, Next int64
 }
 
 // answerRoom is how much longer than Wait an answer may take.
@@ -78,6 +80,9 @@ func (c *Client) Pull(ctx context.Context, addr string, p Pulling) (Pulled, erro
 	}
 	if found.First, err = strconv.ParseInt(a.Fields["minOffset"], 10, 64); err == nil {
 		found.End, err = strconv.ParseInt(a.Fields["maxOffset"], 10, 64)
+	}
+	if err == nil {
+		found.Next, err = strconv.ParseInt(a.Fields["nextBeginOffset"], 10, 64)
 	}
 	if err != nil {
 		return found, unreadable(addr, requestPull, err)
