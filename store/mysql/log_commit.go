@@ -100,6 +100,7 @@ func (w *flushing) exec(query string, args ...any) {
 }
 
 func (w *flushing) flush(f *relay.Flush) {
+	w.leaveShares(f)
 	w.sent(f.Sent)
 	w.park(f.Park)
 	w.attempts(f.Attempts)
@@ -108,8 +109,8 @@ func (w *flushing) flush(f *relay.Flush) {
 	}
 	w.delay(f.Delay)
 	w.cold(f.Cold)
-	for _, s := range f.Skip {
-		w.skip(s)
+	for i := range f.Skip {
+		w.skip(&f.Skip[i])
 	}
 }
 
@@ -124,6 +125,15 @@ type place struct {
 	from        relay.Origin
 	id          int64
 	destination string
+}
+
+// placeOf is where a row leaves a side table that it was in for one destination;
+// see leaveShares for others.
+func placeOf(from relay.Origin, id int64, destination string, share *relay.Share) []place {
+	if from == relay.FromLog || outboxlog.LeavesShare(from, share) {
+		return nil
+	}
+	return []place{{from, id, destination}}
 }
 
 // leave takes rows out of the side tables that they come from.
@@ -160,9 +170,7 @@ func (w *flushing) sent(sent []relay.Sent) {
 	var rows []place
 	var replayed []relay.Sent
 	for _, s := range sent {
-		if s.From != relay.FromLog {
-			rows = append(rows, place{s.From, s.ID, s.Destination})
-		}
+		rows = append(rows, placeOf(s.From, s.ID, s.Destination, s.Share)...)
 		if s.From == relay.FromParked {
 			replayed = append(replayed, s)
 		}
@@ -190,7 +198,7 @@ func (w *flushing) park(parks []relay.Park) {
 		var args []any
 		for _, p := range some {
 			if p.From != relay.FromParked {
-				rows = append(rows, place{p.From, p.ID, p.Destination})
+				rows = append(rows, placeOf(p.From, p.ID, p.Destination, p.Share)...)
 			}
 			args = append(args, p.Destination, p.Key, p.ID, p.EventID, p.EventType, p.MessageID, p.Attempts, timeOrNull(p.NextAt), string(p.Class), clean(p.Cause), p.Suspect, w.now)
 		}
@@ -239,16 +247,18 @@ ON DUPLICATE KEY UPDATE due_at = VALUES(due_at)`
 )
 
 func (w *flushing) delay(delays []relay.Delay) {
+	before := w.readOwed(delayedOwed, sharedDelays(delays))
 	for some := range slices.Chunk(delays, rowsAtOnce) {
 		var rows []place
 		var args []any
 		for _, d := range some {
-			rows = append(rows, place{d.From, d.ID, d.Destination})
+			rows = append(rows, placeOf(d.From, d.ID, d.Destination, d.Share)...)
 			args = append(args, d.ID, d.EventID, d.Destination, d.Key, d.Due.UTC())
 		}
 		w.leave(rows)
 		w.exec(fmt.Sprintf(addDelayed, times(len(some), oneDelayed)), args...)
 	}
+	w.joinDelayed(delays, before)
 }
 
 const (
@@ -278,10 +288,10 @@ const (
 WHERE consumer_group = '' AND event_id = ? AND destination = ? AND state IN ('OPEN', 'REPLAYING')`
 )
 
-func (w *flushing) skip(s relay.Skip) {
-	w.exec(passSkip, w.now, s.EventID)
+func (w *flushing) skip(s *relay.Skip) {
 	if s.From == relay.FromParked {
 		w.exec(discardLetter, w.now, s.EventID, s.EventID, s.Destination)
 	}
-	w.leave([]place{{s.From, s.ID, s.Destination}})
+	w.leave(placeOf(s.From, s.ID, s.Destination, s.Share))
+	w.passSkip(s)
 }

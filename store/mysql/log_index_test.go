@@ -29,8 +29,8 @@ func fill(t *testing.T, s *Store) {
  SELECT 0, 1, i, '[{"cursor":20000,"open":[[5,5],[7,9]]}]', i, i, '[["t",0,1,0,[0]]]', UTC_TIMESTAMP(6) FROM ` + numbers,
 		`INSERT INTO t_outbox_parked (destination, aggregate_id, id, event_id, event_type, attempts, class, cause, parked_at)
  SELECT 't', CONCAT('k', i % 500), i, CONCAT('e', i), 'x', 0, 'c', '', UTC_TIMESTAMP(6) FROM ` + numbers,
-		`INSERT INTO t_outbox_delayed SELECT i, CONCAT('e', i), 't', 'k', UTC_TIMESTAMP(6) + INTERVAL i SECOND FROM ` + numbers,
-		`INSERT INTO t_outbox_extra SELECT i, '', 'late', UTC_TIMESTAMP(6) FROM ` + numbers,
+		`INSERT INTO t_outbox_delayed (id, event_id, destination, aggregate_id, due_at) SELECT i, CONCAT('e', i), 't', 'k', UTC_TIMESTAMP(6) + INTERVAL i SECOND FROM ` + numbers,
+		`INSERT INTO t_outbox_extra (id, message_id, reason, added_at) SELECT i, '', 'late', UTC_TIMESTAMP(6) FROM ` + numbers,
 		`INSERT INTO t_outbox_gap SELECT 3 * i + 100000, 3 * i + 100001, UTC_TIMESTAMP(6) FROM ` + numbers,
 		`INSERT INTO t_dead_letter (service_side, consumer_group, event_id, class, reason, attempts, state, opened_at, due_at, outbox_id)
  SELECT 'relay', '', CONCAT('e', i), 'c', '', 1, 'OPEN', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), i FROM ` + numbers,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/settlemq/settle/relay"
 	"github.com/settlemq/settle/store/migrate"
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 // projection are the statements that write what became of rows into the
@@ -142,13 +143,32 @@ type outcomeOf struct {
 func (w *flushing) project(p *projection, a *adoption, f *relay.Flush) {
 	all := map[int64]outcomeOf{}
 	sideways := map[int64]bool{}
+	events := map[int64]string{} // of those that go to several destinations
 	for i := range f.Sent {
 		s := &f.Sent[i]
+		over, beside := outboxlog.IsOver(s.Share)
+		if !over {
+			continue
+		}
+		if beside {
+			events[s.ID] = s.EventID
+		}
 		all[s.ID] = outcomeOf{id: s.ID, kind: projectedSent}
 		if s.From != relay.FromLog { // one that is sent once more is SENT already
 			sideways[s.ID] = true
 		}
 	}
+	for i := range f.Skip {
+		s := &f.Skip[i]
+		over, beside := outboxlog.IsOver(s.Share)
+		if beside {
+			events[s.ID] = s.EventID
+		}
+		if over {
+			all[s.ID] = outcomeOf{s.ID, projectedDead, 0, time.Time{}, "a person had it passed"}
+		}
+	}
+	w.dropHeld(all, events)
 	for i := range f.Park {
 		if k := &f.Park[i]; k.Attempts > 0 {
 			all[k.ID] = outcomeOf{k.ID, projectedRetry, k.Attempts, k.NextAt, k.Cause}
@@ -162,9 +182,6 @@ func (w *flushing) project(p *projection, a *adoption, f *relay.Flush) {
 	for i := range f.Dead {
 		k := &f.Dead[i]
 		all[k.ID] = outcomeOf{k.ID, projectedDead, k.Attempts, time.Time{}, k.Cause}
-	}
-	for i := range f.Skip {
-		all[f.Skip[i].ID] = outcomeOf{f.Skip[i].ID, projectedDead, 0, time.Time{}, "a person had it passed"}
 	}
 	taken, last := int64(0), int64(0)
 	for some := range slices.Chunk(slices.Sorted(maps.Keys(all)), rowsAtOnce) {

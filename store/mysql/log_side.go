@@ -7,21 +7,22 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 // What stands before rowColumns: id, event id, type, key, topic and message id
 // by the side table, attempts, park number, suspect, dead, due time, how many
-// were tried together. %s is for destinations that are held, and for the lane.
+// were tried together, to whom it is owed. %s is for destinations that are held, and for the lane.
 const (
-	sideParked = `SELECT p.id, p.event_id, p.event_type, p.aggregate_id, p.destination, p.message_id, p.attempts, p.park_no, p.suspect, p.dead, CAST(NULL AS DATETIME(6)), p.tried_together, ` +
+	sideParked = `SELECT p.id, p.event_id, p.event_type, p.aggregate_id, p.destination, p.message_id, p.attempts, p.park_no, p.suspect, p.dead, CAST(NULL AS DATETIME(6)), p.tried_together, '', ` +
 		rowColumns + ` FROM t_outbox_parked p LEFT JOIN t_outbox_event e ON e.id = p.id
 WHERE p.destination = ? AND p.aggregate_id = ? ORDER BY p.park_no LIMIT ?`
 
-	sideDelayed = `SELECT t.id, t.event_id, '', t.aggregate_id, t.destination, '', 0, 0, 0, 0, t.due_at, 0, ` +
+	sideDelayed = `SELECT t.id, t.event_id, '', t.aggregate_id, t.destination, '', 0, 0, 0, 0, t.due_at, 0, coalesce(t.owed, ''), ` +
 		rowColumns + ` FROM t_outbox_delayed t LEFT JOIN t_outbox_event e ON e.id = t.id
 WHERE t.due_at <= ?%s ORDER BY t.due_at, t.id LIMIT ?`
 
-	sideExtra = `SELECT x.id, '', '', '', '', x.message_id, 0, 0, 0, 0, CAST(NULL AS DATETIME(6)), 0, ` +
+	sideExtra = `SELECT x.id, '', '', '', '', x.message_id, 0, 0, 0, 0, CAST(NULL AS DATETIME(6)), 0, coalesce(x.owed, ''), ` +
 		rowColumns + ` FROM t_outbox_extra x FORCE INDEX (PRIMARY) LEFT JOIN t_outbox_event e ON e.id = x.id
 WHERE x.id > ?%s ORDER BY x.id LIMIT ?`
 
@@ -44,7 +45,7 @@ func (l *Log) side(ctx context.Context, q relay.SideQuery) (p relay.SidePage, er
 		return p, l.readSide(ctx, q, &p, sideParked, q.Destination, q.Key)
 	case relay.SideDelayed:
 		// None but this leader delays a row between the two statements.
-		held, names := notHeld("t.destination", q.Held)
+		held, names := notHeld("t.destination", "t.owed", q.Held)
 		held += l.ownRows("t.id", "t.aggregate_id")
 		args := append([]any{q.Now.UTC()}, names...)
 		if err := l.readSide(ctx, q, &p, fmt.Sprintf(sideDelayed, held), args...); err != nil || !p.Next.IsZero() {
@@ -55,20 +56,25 @@ func (l *Log) side(ctx context.Context, q relay.SideQuery) (p relay.SidePage, er
 		p.Next = next.Time
 		return p, err
 	default:
-		held, names := notHeld("coalesce(e.topic, '')", q.Held)
+		held, names := notHeld("coalesce(e.topic, '')", "x.owed", q.Held)
 		return p, l.readSide(ctx, q, &p, fmt.Sprintf(sideExtra, held+l.ownRows("e.id", "e.aggregate_id")), append([]any{q.After}, names...)...)
 	}
 }
 
-// notHeld is the condition that a column names none of the destinations.
-func notHeld(column string, held []string) (condition string, names []any) {
+// notHeld is the condition that a column names none of the destinations, or that
+// a row is owed to more than those.
+func notHeld(column, owed string, held []string) (condition string, names []any) {
 	if len(held) == 0 {
 		return "", nil
 	}
 	for _, name := range held {
 		names = append(names, name)
 	}
-	return " AND " + column + " NOT IN (?" + strings.Repeat(",?", len(held)-1) + ")", names
+	for _, name := range held {
+		names = append(names, outboxlog.PackOwed([]string{name}))
+	}
+	return " AND CASE WHEN " + owed + " IS NULL THEN " + column + " NOT IN (?" + strings.Repeat(",?", len(held)-1) + ") ELSE JSON_LENGTH(" + owed + ") > " +
+		"JSON_CONTAINS(" + owed + ", ?)" + strings.Repeat(" + JSON_CONTAINS("+owed+", ?)", len(held)-1) + " END", names
 }
 
 func (l *Log) readSide(ctx context.Context, q relay.SideQuery, p *relay.SidePage, query string, args ...any) error {
@@ -93,7 +99,10 @@ func (l *Log) readSideRows(ctx context.Context, db querier, p *relay.SidePage, r
 		if v.dead {
 			return nil
 		}
-		row, size := v.row()
+		row, size, err := v.row()
+		if err != nil {
+			return err
+		}
 		if !room.Takes(size) {
 			p.More, p.Next = true, v.due.Time
 			return nil
@@ -110,14 +119,15 @@ type sideRow struct {
 	attempts, together                        int
 	suspect, dead                             bool
 	due                                       timeColumn
+	owed                                      string
 	event                                     eventRow
 }
 
 func (r *sideRow) into() []any {
-	return append([]any{&r.id, &r.eventID, &r.eventType, &r.key, &r.topic, &r.messageID, &r.attempts, &r.parkNo, &r.suspect, &r.dead, &r.due, &r.together}, r.event.into()...)
+	return append([]any{&r.id, &r.eventID, &r.eventType, &r.key, &r.topic, &r.messageID, &r.attempts, &r.parkNo, &r.suspect, &r.dead, &r.due, &r.together, &r.owed}, r.event.into()...)
 }
 
-func (r *sideRow) row() (relay.Row, int) {
+func (r *sideRow) row() (relay.Row, int, error) {
 	row, size := relay.Row{}, 0
 	if r.event.id.set {
 		row, size = r.event.row()
@@ -127,5 +137,7 @@ func (r *sideRow) row() (relay.Row, int) {
 	}
 	row.ID, row.MessageID, row.Attempts, row.ParkNo, row.Suspect, row.Together = r.id, r.messageID, r.attempts, r.parkNo, r.suspect, r.together
 	row.Destination = r.topic
-	return row, size
+	var err error
+	row.Owed, err = outboxlog.UnpackOwed(r.owed)
+	return row, size, err
 }

@@ -154,7 +154,13 @@ func (x *examination) tables(ctx context.Context) (doctor.Diagnosis, error) {
 		is, there := columns[[2]string{w.table, w.name}]
 		switch {
 		case w.kind != wantColumn && !relations[w.name]:
-			p.add(w.kind+" "+w.name+" is missing", w.sql)
+			fix := w.sql
+			for _, c := range things {
+				if c.added && c.table == w.name {
+					fix += "; " + c.sql
+				}
+			}
+			p.add(w.kind+" "+w.name+" is missing", fix)
 		case w.kind != wantColumn || !relations[w.table]:
 		case !there:
 			p.add("column "+w.table+"."+w.name+" is missing", w.sql)

@@ -25,6 +25,8 @@ type wanted struct {
 	typed string
 	// since is the migration's version.
 	since int64
+	// added is true for a column that came after its table.
+	added bool
 	sql   string
 }
 
@@ -72,7 +74,7 @@ var (
 	makesTable  = regexp.MustCompile(`(?s)^CREATE TABLE (\w+) \((.*)\)`)
 	makesOther  = regexp.MustCompile(`(?s)^CREATE (?:OR REPLACE )?(?:UNIQUE )?(INDEX|VIEW|TRIGGER) (\w+)(?: .*?\bON (\w+))?`)
 	addsColumn  = regexp.MustCompile(`^ALTER TABLE (\w+) ADD COLUMN (.*)`)
-	ofColumn    = regexp.MustCompile(`^"?(\w+)"? +(\w+)`)
+	ofColumn    = regexp.MustCompile(`^"?(\w+)"? +(\w+(?:\[\])?)`)
 	makesAsOne  = regexp.MustCompile(`(?s)-- \+goose StatementBegin\n(.*?)-- \+goose StatementEnd`)
 	makesFunc   = regexp.MustCompile(`CREATE (?:OR REPLACE )?FUNCTION (\w+)`)
 )
@@ -93,7 +95,10 @@ func wantedOf(up string) (all []wanted) {
 				all = append(all, columnOf(m[1], strings.Trim(line, " \n,"))...)
 			}
 		} else if m := addsColumn.FindStringSubmatch(flat); m != nil {
-			all = append(all, columnOf(m[1], m[2])...)
+			for _, c := range columnOf(m[1], m[2]) {
+				c.added = true
+				all = append(all, c)
+			}
 		} else if m := makesOther.FindStringSubmatch(flat); m != nil {
 			w := wanted{kind: strings.ToLower(m[1]), table: m[3], name: m[2], sql: flat}
 			if w.kind == wantView {

@@ -66,8 +66,8 @@ func (w *flushing) flush(f *relay.Flush) {
 		w.delay(&f.Delay[i])
 	}
 	w.cold(f.Cold)
-	for _, s := range f.Skip {
-		w.skip(s)
+	for i := range f.Skip {
+		w.skip(&f.Skip[i])
 	}
 }
 
@@ -78,15 +78,16 @@ const (
 )
 
 // leave takes a row out of the side table that it came from.
-func (w *flushing) leave(from relay.Origin, id int64, destination string) {
-	switch from {
-	case relay.FromParked:
+func (w *flushing) leave(from relay.Origin, id int64, destination string, share *relay.Share) {
+	switch {
+	case from == relay.FromParked:
 		w.b.Queue(dropParkedRow, id, destination)
-	case relay.FromDelayed:
+	case outboxlog.LeavesShare(from, share):
+		w.leaveShare(from, id, destination, share)
+	case from == relay.FromDelayed:
 		w.b.Queue(dropDelayed, id)
-	case relay.FromExtra:
+	case from == relay.FromExtra:
 		w.b.Queue(dropExtra, id)
-	case relay.FromLog:
 	}
 }
 
@@ -97,7 +98,7 @@ func (w *flushing) sent(s *relay.Sent) {
 	if s.From == relay.FromParked {
 		w.b.Queue(endReplay, w.now, s.EventID, s.Destination)
 	}
-	w.leave(s.From, s.ID, s.Destination)
+	w.leave(s.From, s.ID, s.Destination, s.Share)
 }
 
 const addParked = `INSERT INTO t_outbox_parked (destination, aggregate_id, id, event_id, event_type, message_id, attempts, next_at, class, cause, suspect, parked_at)
@@ -107,7 +108,7 @@ ON CONFLICT (id, destination) DO UPDATE SET message_id = excluded.message_id, at
 
 func (w *flushing) park(p *relay.Park) {
 	if p.From != relay.FromParked {
-		w.leave(p.From, p.ID, p.Destination)
+		w.leave(p.From, p.ID, p.Destination, p.Share)
 	}
 	w.b.Queue(addParked, p.Destination, p.Key, p.ID, p.EventID, p.EventType, p.MessageID, p.Attempts, timeOrNull(p.NextAt), string(p.Class), clean(p.Cause), p.Suspect, w.now)
 }
@@ -147,8 +148,12 @@ const addDelayed = `INSERT INTO t_outbox_delayed (id, event_id, destination, agg
 ON CONFLICT (id) DO UPDATE SET due_at = excluded.due_at`
 
 func (w *flushing) delay(d *relay.Delay) {
-	w.leave(d.From, d.ID, d.Destination)
-	w.b.Queue(addDelayed, d.ID, d.EventID, d.Destination, d.Key, d.Due.UTC())
+	w.leave(d.From, d.ID, d.Destination, d.Share)
+	add := addDelayed
+	if d.Share != nil {
+		add = joinDelayed
+	}
+	w.b.Queue(add, d.ID, d.EventID, d.Destination, d.Key, d.Due.UTC())
 }
 
 const addGaps = `INSERT INTO t_outbox_gap (first_id, last_id, recorded_at) SELECT first_id, last_id, $3 FROM unnest($1::bigint[], $2::bigint[]) AS run(first_id, last_id)
@@ -173,10 +178,10 @@ const (
 WHERE consumer_group = '' AND event_id = $2 AND destination = $3 AND state IN ('OPEN', 'REPLAYING')`
 )
 
-func (w *flushing) skip(s relay.Skip) {
-	w.b.Queue(passSkip, w.now, s.EventID)
+func (w *flushing) skip(s *relay.Skip) {
 	if s.From == relay.FromParked {
 		w.b.Queue(discardLetter, w.now, s.EventID, s.Destination)
 	}
-	w.leave(s.From, s.ID, s.Destination)
+	w.leave(s.From, s.ID, s.Destination, s.Share)
+	w.passSkip(s)
 }

@@ -34,16 +34,16 @@ FROM (SELECT destination, aggregate_id, count(*) AS count, min(park_no) AS head 
  WHERE settle_lane(0, aggregate_id, $1) = $2 GROUP BY destination, aggregate_id) k
 JOIN t_outbox_parked p ON p.park_no = k.head ORDER BY k.destination COLLATE "C", k.aggregate_id COLLATE "C"`
 
-	sideDelayedOfLane = `SELECT t.id, t.event_id, '', t.aggregate_id, t.destination, '', 0, 0::bigint, false, false, t.due_at, ` +
+	sideDelayedOfLane = `SELECT t.id, t.event_id, '', t.aggregate_id, t.destination, '', 0, 0::bigint, false, false, t.due_at, t.owed, ` +
 		rowColumns + ` FROM t_outbox_delayed t LEFT JOIN settle_outbox_row() e ON e.id = t.id
-WHERE t.due_at <= $1 AND t.destination <> ALL($2) AND settle_lane(t.id, t.aggregate_id, $4) = $5 ORDER BY t.due_at, t.id LIMIT $3`
+WHERE t.due_at <= $1 AND NOT coalesce(t.owed, ARRAY[t.destination]) <@ $2::text[] AND settle_lane(t.id, t.aggregate_id, $4) = $5 ORDER BY t.due_at, t.id LIMIT $3`
 
-	nextDelayedOfLane = `SELECT min(due_at) FROM t_outbox_delayed WHERE due_at > $1 AND destination <> ALL($2) AND settle_lane(id, aggregate_id, $3) = $4`
+	nextDelayedOfLane = `SELECT min(due_at) FROM t_outbox_delayed WHERE due_at > $1 AND NOT coalesce(owed, ARRAY[destination]) <@ $2::text[] AND settle_lane(id, aggregate_id, $3) = $4`
 
 	// Whose row is gone is the first lane's to find.
-	sideExtraOfLane = `SELECT x.id, '', '', '', '', x.message_id, 0, 0::bigint, false, false, NULL::timestamptz, ` +
+	sideExtraOfLane = `SELECT x.id, '', '', '', '', x.message_id, 0, 0::bigint, false, false, NULL::timestamptz, x.owed, ` +
 		rowColumns + ` FROM t_outbox_extra x LEFT JOIN settle_outbox_row() e ON e.id = x.id
-WHERE x.id > $3 AND coalesce(e.topic, '') <> ALL($1) AND (e.readable OR e.id IS NULL OR x.message_id <> '')
+WHERE x.id > $3 AND NOT coalesce(x.owed, ARRAY[coalesce(e.topic, '')]) <@ $1::text[] AND (e.readable OR e.id IS NULL OR x.message_id <> '')
 AND CASE WHEN e.id IS NULL THEN 0 ELSE settle_lane(e.id, e.aggregate_id, $4) END = $5 ORDER BY x.id LIMIT $2`
 
 	// Each lane has its own holes, and what one has given up another may still

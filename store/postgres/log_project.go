@@ -17,7 +17,7 @@ import (
 
 // projection are the statements that write what became of rows into the
 // columns which an adopted table has for it.
-type projection struct{ sent, others, noted string }
+type projection struct{ sent, shared, others, noted string }
 
 const (
 	// Nobody is waited for: a row that somebody holds, or has changed since the
@@ -61,6 +61,9 @@ const (
 	projectedDead  = "DEAD"
 )
 
+// causePassed is what a table says of a row that was passed.
+const causePassed = "a person had it passed"
+
 func newProjection(a *adoption) projection {
 	set := func(assignments ...string) string { return strings.Join(assignments, ", ") }
 	touched := []string{}
@@ -82,6 +85,7 @@ func newProjection(a *adoption) projection {
 	sent := set(append([]string{"status = " + a.word(migrate.StatusSent)}, touched...)...)
 	return projection{
 		sent:   fmt.Sprintf(projectSent, a.table(), sent, fmt.Sprintf(alsoTaken, a.words(migrate.StatusSent, migrate.StatusInFlight))),
+		shared: fmt.Sprintf(projectRows, wantShared, a.table(), set(all...), "$5::timestamptz"),
 		others: fmt.Sprintf(projectRows, wantOthers, a.table(), set(all...), "$6::timestamptz"),
 		noted:  fmt.Sprintf(projectRows, wantNoted, a.table(), set(all...), "$2::timestamptz"),
 	}
@@ -107,16 +111,21 @@ type outcomeOf struct {
 // queue adds the statements for a flush. A row whose fate has changed more than
 // once in it gets the last one.
 func (p *projection) queue(b *pgx.Batch, f *relay.Flush, now time.Time) {
-	if len(f.Sent) > 0 {
-		ids, sideways := make([]int64, len(f.Sent)), []int64{}
-		for i := range f.Sent {
-			ids[i] = f.Sent[i].ID
-			if f.Sent[i].From != relay.FromLog { // one that is sent once more is SENT already
-				sideways = append(sideways, ids[i])
-			}
+	ids, sideways := make([]int64, 0, len(f.Sent)), []int64{}
+	for i := range f.Sent {
+		s := &f.Sent[i]
+		if s.Share != nil {
+			continue
 		}
+		ids = append(ids, s.ID)
+		if s.From != relay.FromLog { // one that is sent once more is SENT already
+			sideways = append(sideways, s.ID)
+		}
+	}
+	if len(ids) > 0 {
 		b.Queue(p.sent, sortedOnce(ids), now, sideways)
 	}
+	p.queueShared(b, f, now)
 	others := map[int64]outcomeOf{}
 	for i := range f.Park {
 		if k := &f.Park[i]; k.Attempts > 0 {
@@ -133,12 +142,14 @@ func (p *projection) queue(b *pgx.Batch, f *relay.Flush, now time.Time) {
 		others[k.ID] = outcomeOf{projectedDead, k.Attempts, time.Time{}, k.Cause}
 	}
 	for i := range f.Skip {
-		others[f.Skip[i].ID] = outcomeOf{projectedDead, 0, time.Time{}, "a person had it passed"}
+		if f.Skip[i].Share == nil {
+			others[f.Skip[i].ID] = outcomeOf{projectedDead, 0, time.Time{}, causePassed}
+		}
 	}
 	if len(others) == 0 {
 		return
 	}
-	ids := slices.Sorted(maps.Keys(others))
+	ids = slices.Sorted(maps.Keys(others))
 	kinds, attempts, next, causes := make([]string, len(ids)), make([]int32, len(ids)), make([]*time.Time, len(ids)), make([]string, len(ids))
 	for i, id := range ids {
 		o := others[id]

@@ -13,21 +13,22 @@ import (
 )
 
 // What stands before rowColumns: id, event id, type, key, topic and message id
-// by the side table, attempts, park number, suspect, dead, due time.
+// by the side table, attempts, park number, suspect, dead, due time, to whom it
+// is owed.
 const (
-	sideParked = `SELECT p.id, p.event_id, p.event_type, p.aggregate_id, p.destination, p.message_id, p.attempts, p.park_no, p.suspect, p.dead, NULL::timestamptz, ` +
+	sideParked = `SELECT p.id, p.event_id, p.event_type, p.aggregate_id, p.destination, p.message_id, p.attempts, p.park_no, p.suspect, p.dead, NULL::timestamptz, NULL::text[], ` +
 		rowColumns + `, p.tried_together FROM t_outbox_parked p LEFT JOIN settle_outbox_row() e ON e.id = p.id
 WHERE p.destination = $1 AND p.aggregate_id = $2 ORDER BY p.park_no LIMIT $3`
 
-	sideDelayed = `SELECT t.id, t.event_id, '', t.aggregate_id, t.destination, '', 0, 0::bigint, false, false, t.due_at, ` +
+	sideDelayed = `SELECT t.id, t.event_id, '', t.aggregate_id, t.destination, '', 0, 0::bigint, false, false, t.due_at, t.owed, ` +
 		rowColumns + ` FROM t_outbox_delayed t LEFT JOIN settle_outbox_row() e ON e.id = t.id
-WHERE t.due_at <= $1 AND t.destination <> ALL($2) ORDER BY t.due_at, t.id LIMIT $3`
+WHERE t.due_at <= $1 AND NOT coalesce(t.owed, ARRAY[t.destination]) <@ $2::text[] ORDER BY t.due_at, t.id LIMIT $3`
 
-	sideExtra = `SELECT x.id, '', '', '', '', x.message_id, 0, 0::bigint, false, false, NULL::timestamptz, ` +
+	sideExtra = `SELECT x.id, '', '', '', '', x.message_id, 0, 0::bigint, false, false, NULL::timestamptz, x.owed, ` +
 		rowColumns + ` FROM t_outbox_extra x LEFT JOIN settle_outbox_row() e ON e.id = x.id
-WHERE x.id > $3 AND coalesce(e.topic, '') <> ALL($1) AND (e.readable OR e.id IS NULL OR x.message_id <> '') ORDER BY x.id LIMIT $2`
+WHERE x.id > $3 AND NOT coalesce(x.owed, ARRAY[coalesce(e.topic, '')]) <@ $1::text[] AND (e.readable OR e.id IS NULL OR x.message_id <> '') ORDER BY x.id LIMIT $2`
 
-	nextDelayed = `SELECT min(due_at) FROM t_outbox_delayed WHERE due_at > $1 AND destination <> ALL($2)`
+	nextDelayed = `SELECT min(due_at) FROM t_outbox_delayed WHERE due_at > $1 AND NOT coalesce(owed, ARRAY[destination]) <@ $2::text[]`
 )
 
 // sideRows is how many rows fetchSide reads at once: each may be as large as an
@@ -120,11 +121,12 @@ type sideRow struct {
 	attempts, together                        int
 	suspect, dead                             bool
 	due                                       pgtype.Timestamptz
+	owed                                      []string
 	event                                     eventRow
 }
 
 func (r *sideRow) into() []any {
-	return append([]any{&r.id, &r.eventID, &r.eventType, &r.key, &r.topic, &r.messageID, &r.attempts, &r.parkNo, &r.suspect, &r.dead, &r.due}, r.event.into()...)
+	return append([]any{&r.id, &r.eventID, &r.eventType, &r.key, &r.topic, &r.messageID, &r.attempts, &r.parkNo, &r.suspect, &r.dead, &r.due, &r.owed}, r.event.into()...)
 }
 
 func (r *sideRow) row() (relay.Row, int) {
@@ -136,6 +138,6 @@ func (r *sideRow) row() (relay.Row, int) {
 		row.Event = &settle.Event{ID: r.eventID, Type: r.eventType, AggregateID: r.key, Topic: r.topic}
 	}
 	row.ID, row.MessageID, row.Attempts, row.ParkNo, row.Suspect = r.id, r.messageID, r.attempts, r.parkNo, r.suspect
-	row.Together, row.Destination = r.together, r.topic
+	row.Together, row.Destination, row.Owed = r.together, r.topic, r.owed
 	return row, size
 }

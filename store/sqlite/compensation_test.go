@@ -32,7 +32,8 @@ func TestWhatWasReplayedBeforeCompensationsWereKnownIsHandled(t *testing.T) {
 	}
 	// The file as the program before left it.
 	if _, err := s.DB().ExecContext(ctx, `DROP TABLE t_half_check; DROP TABLE t_half_message; DROP TABLE t_half_scope; DROP TABLE t_bridge_lease; DROP TABLE t_bridged_letter; ALTER TABLE t_outbox_parked DROP COLUMN tried_together;
-ALTER TABLE t_consume_retry DROP COLUMN compensate; DELETE FROM settle_schema WHERE version_id >= 5`); err != nil {
+ALTER TABLE t_consume_retry DROP COLUMN compensate; ALTER TABLE t_outbox_delayed DROP COLUMN owed; ALTER TABLE t_outbox_extra DROP COLUMN owed;
+DELETE FROM settle_schema WHERE version_id >= 5`); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {

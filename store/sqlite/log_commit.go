@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 // Commit implements relay.Store.
@@ -91,6 +92,7 @@ func packSent(sent []relay.Sent, now time.Time) (low, high int64, packed string)
 // fields.
 func flush(ctx context.Context, tx *sql.Tx, f *relay.Flush, now time.Time) error {
 	w := flushing{ctx: ctx, tx: tx, now: now.UnixMicro()}
+	w.leaveShares(f)
 	for i := range f.Sent {
 		w.sent(&f.Sent[i])
 	}
@@ -103,15 +105,14 @@ func flush(ctx context.Context, tx *sql.Tx, f *relay.Flush, now time.Time) error
 	for i := range f.Dead {
 		w.die(&f.Dead[i])
 	}
-	for _, d := range f.Delay {
-		w.leave(d.From, d.ID, d.Destination)
-		w.exec(addDelayed, d.ID, d.EventID, d.Destination, d.Key, d.Due.UnixMicro())
+	for i := range f.Delay {
+		w.delay(&f.Delay[i])
 	}
 	for _, id := range f.Cold {
 		w.exec(addGap, id, w.now)
 	}
-	for _, s := range f.Skip {
-		w.skip(s)
+	for i := range f.Skip {
+		w.skip(&f.Skip[i])
 	}
 	return w.err
 }
@@ -136,16 +137,17 @@ const (
 	dropExtra     = `DELETE FROM t_outbox_extra WHERE id = ?`
 )
 
-// leave takes a row out of the side table that it came from.
-func (w *flushing) leave(from relay.Origin, id int64, destination string) {
-	switch from {
-	case relay.FromParked:
+// leave takes a row out of the side table that it came from; see leaveShares for
+// one that is owed to others besides.
+func (w *flushing) leave(from relay.Origin, id int64, destination string, share *relay.Share) {
+	switch {
+	case from == relay.FromParked:
 		w.exec(dropParkedRow, id, destination)
-	case relay.FromDelayed:
+	case outboxlog.LeavesShare(from, share):
+	case from == relay.FromDelayed:
 		w.exec(dropDelayed, id)
-	case relay.FromExtra:
+	case from == relay.FromExtra:
 		w.exec(dropExtra, id)
-	case relay.FromLog:
 	}
 }
 
@@ -153,7 +155,7 @@ const endReplay = `UPDATE t_dead_letter SET state = 'REPLAYED', closed_at = ?, c
 WHERE consumer_group = '' AND event_id = ? AND destination = ? AND state = 'REPLAYING'`
 
 func (w *flushing) sent(s *relay.Sent) {
-	w.leave(s.From, s.ID, s.Destination)
+	w.leave(s.From, s.ID, s.Destination, s.Share)
 	if s.From == relay.FromParked {
 		w.exec(endReplay, w.now, s.EventID, s.Destination)
 	}
@@ -166,7 +168,7 @@ ON CONFLICT (id, destination) DO UPDATE SET message_id = excluded.message_id, at
 
 func (w *flushing) park(p *relay.Park) {
 	if p.From != relay.FromParked {
-		w.leave(p.From, p.ID, p.Destination)
+		w.leave(p.From, p.ID, p.Destination, p.Share)
 	}
 	w.exec(addParked, p.Destination, p.Key, p.ID, p.EventID, p.EventType, p.MessageID, p.Attempts, micros(p.NextAt), string(p.Class), p.Cause, p.Suspect, w.now)
 }
@@ -209,9 +211,18 @@ ON CONFLICT (id) DO UPDATE SET due_at = excluded.due_at`
 WHERE consumer_group = '' AND event_id = ?2 AND destination = ?3 AND state IN ('OPEN', 'REPLAYING')`
 )
 
-func (w *flushing) skip(s relay.Skip) {
-	w.leave(s.From, s.ID, s.Destination)
-	w.exec(passSkip, w.now, s.EventID)
+func (w *flushing) delay(d *relay.Delay) {
+	w.leave(d.From, d.ID, d.Destination, d.Share)
+	if d.Share != nil {
+		w.joinDelayed(d)
+		return
+	}
+	w.exec(addDelayed, d.ID, d.EventID, d.Destination, d.Key, d.Due.UnixMicro())
+}
+
+func (w *flushing) skip(s *relay.Skip) {
+	w.leave(s.From, s.ID, s.Destination, s.Share)
+	w.passSkip(s)
 	if s.From == relay.FromParked {
 		w.exec(discardLetter, w.now, s.EventID, s.Destination)
 	}

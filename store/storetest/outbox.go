@@ -54,7 +54,7 @@ type OutboxCase[Tx any] struct {
 
 // OutboxCases returns every rule. Each wants a database of its own.
 func OutboxCases[Tx any]() []OutboxCase[Tx] {
-	return slices.Concat(appendCases[Tx](), pollCases[Tx](), leaseCases[Tx](), commitCases[Tx](), parkCases[Tx](), sideCases[Tx](), upkeepCases[Tx](), statusCases[Tx](), resendCases[Tx](), restartCases[Tx]())
+	return slices.Concat(appendCases[Tx](), pollCases[Tx](), leaseCases[Tx](), commitCases[Tx](), parkCases[Tx](), sideCases[Tx](), shareCases[Tx](), upkeepCases[Tx](), statusCases[Tx](), resendCases[Tx](), restartCases[Tx]())
 }
 
 // RunOutbox checks every rule, each on a database that open makes and t cleans

@@ -20,7 +20,7 @@ type breaking = func(outboxStore) outboxStore
 // brokenOutboxes returns, for each rule of the suite, what breaks it.
 func brokenOutboxes() map[string]breaking {
 	all := map[string]breaking{}
-	for _, part := range []map[string]breaking{brokenAppends(), brokenPolls(), brokenLeases(), brokenCommits(), brokenParks(), brokenSides(), brokenUpkeep(), brokenResends(), brokenRestarts()} {
+	for _, part := range []map[string]breaking{brokenAppends(), brokenPolls(), brokenLeases(), brokenCommits(), brokenParks(), brokenSides(), brokenShares(), brokenUpkeep(), brokenResends(), brokenRestarts()} {
 		maps.Copy(all, part)
 	}
 	return all
