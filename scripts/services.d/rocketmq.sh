@@ -69,6 +69,8 @@ configure() {
   mkdir -p "$at"
   sed -e "s|@NAME@|$(node_name "$1")|; s|@ID@|$id|; s|@ROLE@|$(node_role "$1")|; s|@DIR@|$at|; s|@NSPORT@|$port|" \
     -e "s|@PORT@|$(node_port "$1")|; s|@HAPORT@|$(($(node_port "$1") + 1))|" "$here/services.d/rocketmq/$file.conf" >"$at/settle.conf"
+  # A master waits for as many nodes as this says, itself among them, and that is 1 unless it is said.
+  if [ "$(node_role "$1")" = SYNC_MASTER ]; then echo inSyncReplicas=2 >>"$at/settle.conf"; fi
   # More lines for a test's own node, such as flushDiskType=ASYNC_FLUSH.
   if [ "$1" != ns ]; then printf '%s\n' "${SETTLE_ROCKETMQ_CONF:-}" >>"$at/settle.conf"; fi
 }
