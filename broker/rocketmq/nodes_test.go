@@ -121,3 +121,58 @@ func TestWithoutNameServersKnownTopicsGoOnAndNobodyNewGetsIn(t *testing.T) {
 	published(t, closing(t, r.open(t, r.config())), events(r.topic, "k", 10, 3))
 	inOrder(t, r.log(t))
 }
+
+// A master that has to have a slave takes nothing that the slave does not have.
+func TestWithoutItsSlaveAMasterAcknowledgesNothingAndGoesOnWhenItIsBack(t *testing.T) {
+	onlyWhenAll(t)
+	t.Setenv("SETTLE_ROCKETMQ_CONF", "inSyncReplicas=2")
+	ha := services.Up(t, []string{"rocketmqha"})[0]
+	r := newRig(t, ha.URL())
+	b := closing(t, r.open(t, r.config()))
+	published(t, b, events(r.topic, "k", 20, 1))
+	ha.Part("s").Kill()
+	batch := events(r.topic, "k", 20, 2)
+	for i, got := range b.Publish(t.Context(), batch) {
+		if got.Err == nil || settle.ScopeOf(got.Err) != settle.ScopeBroker {
+			t.Errorf("event %s: %v", batch[i].ID, got.Err)
+		}
+	}
+	ha.Part("s").Start()
+	publishedInTime(t, b, batch)
+	published(t, b, events(r.topic, "k", 20, 3))
+	if times := inOrder(t, r.log(t)); len(times) != 60 {
+		t.Errorf("%d events are in the log", len(times))
+	}
+}
+
+// Name servers forget a topic when all its brokers are away.
+func TestATopicWhoseOnlyBrokerIsAwayIsNotMissing(t *testing.T) {
+	onlyWhenAll(t)
+	server := services.Up(t, []string{"rocketmq"})[0]
+	r := newRig(t, server.URL())
+	b := closing(t, r.open(t, r.config()))
+	published(t, b, events(r.topic, "k", 10, 1))
+	m := deliverTo(t, b, "readers", r.topic)
+	m.await(t, 10)
+	server.Part("a").Kill()
+	for range 2 {
+		for _, got := range b.Publish(t.Context(), events(r.topic, "k", 10, 2)) {
+			if got.Err == nil || settle.ScopeOf(got.Err) != settle.ScopeBroker {
+				t.Errorf("got %v, want a broker error", got.Err)
+			}
+		}
+		time.Sleep(3 * time.Second) // routes are asked for each second
+	}
+	cfg := r.config()
+	cfg.Topics, cfg.ConnectTimeout = nil, time.Second
+	if _, err := rocketmq.Open(t.Context(), r.at, cfg); err == nil || !strings.Contains(err.Error(), "know no broker") {
+		t.Errorf("Open: %v", err)
+	}
+	if err := b.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "broker-a") {
+		t.Errorf("Ping: %v", err)
+	}
+	server.Part("a").Start()
+	publishedInTime(t, b, events(r.topic, "k", 10, 2))
+	m.await(t, 20)
+	inOrder(t, m.records)
+}
