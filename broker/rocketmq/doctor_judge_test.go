@@ -90,7 +90,7 @@ func TestDoctorNamesEachThingThatIsWrong(t *testing.T) {
 		{"a clock that is ahead", func(x *examination) { x.nodes[2].skew = time.Minute }, "clock", doctor.Warn, "1m0s ahead", "chrony"},
 		{"a clock that is not told", func(x *examination) { x.nodes[2].doubt = -1 }, "clock", doctor.Warn, "can't be looked at", "look again"},
 		{"topics that are made by anybody", func(x *examination) { x.nodes[0].settings["autoCreateTopicEnable"] = "true" }, "auto_create", doctor.Warn, "on: a", "autoCreateTopicEnable=false"},
-		{"a group that is missing", func(x *examination) { x.nodes[2].groups = nil }, "groups", doctor.Bad, "makes none (autoCreateSubscriptionGroup=false): b g", "updateSubGroup -n '127.0.0.1:2;127.0.0.1:3' -c c -g g"},
+		{"a group that is missing", func(x *examination) { x.nodes[2].groups = nil }, "groups", doctor.Warn, "has to be allowed to make it: b g", "updateSubGroup -n '127.0.0.1:2;127.0.0.1:3' -c c -g g"},
 		{"a group that is off", func(x *examination) { x.nodes[0].groups = []remoting.Group{{Name: "g"}} }, "groups", doctor.Bad, "switched off: a g", "updateSubGroup"},
 		{"groups that are made by anybody", func(x *examination) { x.nodes[0].settings["autoCreateSubscriptionGroup"] = "true" }, "groups", doctor.Warn, "mistyped", "updateSubGroup"},
 		{"memory of two", func(x *examination) { x.nodes[0].settings["flushDiskType"] = "ASYNC_FLUSH" }, "flush_disk", doctor.Warn, "takes the slave, too", "SYNC_FLUSH"},

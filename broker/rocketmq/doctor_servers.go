@@ -181,7 +181,7 @@ func (x *examination) autoCreate() (doctor.Diagnosis, error) {
 	}, "off")
 }
 
-// groupsKnown is bad where a group that reads by this program would be refused.
+// groupsKnown is bad where a group can't read, whoever makes it.
 func (x *examination) groupsKnown() (doctor.Diagnosis, error) {
 	return x.eachMaster(func(n nodeSeen, p *doctor.Problems) error {
 		made, err := n.text("autoCreateSubscriptionGroup")
@@ -200,7 +200,7 @@ func (x *examination) groupsKnown() (doctor.Diagnosis, error) {
 		}
 		for _, name := range x.cfg.Groups {
 			if !known[name] && made != "true" {
-				p.Add(doctor.Bad, n.Name+" "+name, "not there, and the node makes none (autoCreateSubscriptionGroup=false)", x.group(name))
+				p.Add(doctor.Warn, n.Name+" "+name, "not there, and the node makes none (autoCreateSubscriptionGroup=false): who reads has to be allowed to make it", x.group(name))
 			}
 		}
 		if made == "true" {
