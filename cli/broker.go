@@ -15,8 +15,8 @@ import (
 // shopBroker is the broker that --broker names for a shop, if any.
 type shopBroker struct{ text, url string }
 
-const brokerUsage = "broker for the shop's events, as kafka://user:password@host:port,host:port rabbitmq://user:password@host:port/vhost or\n" +
-	"nats://user:password@host:port,host:port; topic and consumer groups have names of their own; ${NAME} and ${file:/path} in it are replaced (default: a broker of the shop's own)"
+const brokerUsage = "broker for the shop's events, as kafka://user:password@host:port,host:port rabbitmq://user:password@host:port/vhost\n" +
+	"rocketmq://accesskey:secretkey@host:port,host:port or nats://user:password@host:port,host:port; topic and consumer groups have names of their own; ${NAME} and ${file:/path} in it are replaced (default: a broker of the shop's own)"
 
 // check looks at what was named. It asks no broker.
 func (b *shopBroker) check() error {
@@ -69,10 +69,11 @@ func (b *shopBroker) encrypted() bool {
 }
 
 // rabbit reports whether it is RabbitMQ.
-func (b *shopBroker) rabbit() bool { return b.url != "" && !b.kafka() && !b.nats() }
+func (b *shopBroker) rabbit() bool { return b.url != "" && !b.kafka() && !b.nats() && !b.rocket() }
 
-func (b *shopBroker) kafka() bool { return strings.HasPrefix(b.url, "kafka://") }
-func (b *shopBroker) nats() bool  { return strings.HasPrefix(b.url, "nats://") }
+func (b *shopBroker) kafka() bool  { return strings.HasPrefix(b.url, "kafka://") }
+func (b *shopBroker) nats() bool   { return strings.HasPrefix(b.url, "nats://") }
+func (b *shopBroker) rocket() bool { return strings.HasPrefix(b.url, "rocketmq://") }
 
 // hosts are the nodes that the URL names.
 func (b *shopBroker) hosts() []string {

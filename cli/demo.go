@@ -314,6 +314,8 @@ func (d *demo) showSchemas(dir string) {
 		d.screen.say("The events are in the topic %s; nats stream ls shows its stream, and nats stream rm removes it.", use.Topic())
 	case d.broker.rabbit():
 		d.screen.say("The events are in exchanges and queues whose names begin with %s; rabbitmqadmin delete queue name=… and rabbitmqadmin delete exchange name=… remove them.", use.Prefix)
+	case d.broker.rocket():
+		d.screen.say("The events are in the topic %s, read by groups whose names begin with %s; mqadmin deleteTopic and mqadmin deleteSubGroup remove them.", use.Topic(), use.Prefix)
 	default:
 		d.screen.say("The events are in the topic %s, read by groups whose names begin with %s; kafka-topics.sh --delete --topic %[1]s and kafka-consumer-groups.sh --delete remove them.", use.Topic(), use.Prefix)
 	}

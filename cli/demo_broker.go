@@ -65,6 +65,9 @@ func (d *demo) openBroker(dir string, port int) (b demoBroker, err error) {
 // textOfNATS finds what JetStream answers to a publish.
 func textOfNATS() drill.Witness { return &drill.TextWitness{Text: `{"stream":"`} }
 
+// textOfRocketMQ finds what a broker answers to a send.
+func textOfRocketMQ() drill.Witness { return &drill.TextWitness{Text: `"queueOffset":`} }
+
 // usedBroker is the one that others use, too: its nodes say where they are, and
 // each is reached through the proxy.
 func (d *demo) usedBroker(dir string) (b demoBroker, err error) {
@@ -77,6 +80,8 @@ func (d *demo) usedBroker(dir string) (b demoBroker, err error) {
 	switch {
 	case d.broker.nats():
 		witness = textOfNATS
+	case d.broker.rocket():
+		witness = textOfRocketMQ
 	case d.broker.rabbit():
 		witness = func() drill.Witness { return &drill.AMQPWitness{} }
 	}

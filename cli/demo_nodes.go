@@ -39,6 +39,8 @@ func (d *demo) nodesWanted() error {
 	case d.nodes == "":
 	case d.broker.url == "":
 		return usagef("--nodes is for a broker of several nodes; name it with --broker")
+	case d.broker.rocket():
+		return usagef("--nodes: not with RocketMQ, where the keys of a master that is away wait for it, and no other node takes over")
 	case len(hosts) < leastNodes:
 		return usagef("--nodes: --broker names %s, and the faults of nodes need %d: one is away, the others are a majority", count(len(hosts), "node", "nodes"), leastNodes)
 	case d.faults == "" || d.faults == "all":

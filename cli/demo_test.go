@@ -196,6 +196,8 @@ func TestADemoRefusesWhatItCanNotDoBeforeItStartsAnything(t *testing.T) {
 		{[]string{"--broker", "kafka://h:1,i:1,j:1", "--nodes", "echo and die >&2; false"}, "echo and die", "and die"},
 		{[]string{"--broker", "kafka://h:1,i:1,j:1", "--nodes", "echo a paused kafka://h:1 #"}, "node a is paused", "all have to run"},
 		{[]string{"--broker", "rabbitmq://u:s3cret@h:1,i:1,j:1", "--nodes", "printf 'a running h:1 http://h:2\nb running amqp://u:s3cret@i:1/\nc running j:1 http://j:2\n' #"}, "no management API of the node at i:1", "fourth word"},
+		{[]string{"--broker", "rocketmq://h:1,i:1,j:1", "--nodes", "true"}, "not with RocketMQ", "wait for it"},
+		{[]string{"--broker", "rocketmq://h"}, `"h" is not host:port`, "rocketmq://"},
 		{[]string{"--dir", used}, "in use", "settle shop --dir"},
 		{[]string{"--input", "/no/such.csv"}, "/no/such.csv", "no such file"},
 		{[]string{"--input", bad}, "line 3: date", "line 4: quantity"},

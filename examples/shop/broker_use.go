@@ -47,7 +47,7 @@ func (u BrokerUse) instance(name string) string {
 	return u.Prefix + name
 }
 
-// UseBroker has the shop in dir use the Kafka, RabbitMQ or NATS at a URL, with a topic and
+// UseBroker has the shop in dir use the Kafka, RabbitMQ, RocketMQ or NATS at a URL, with a topic and
 // groups that no other directory's shop has. The file that holds the URL,
 // password included, can be read by its owner alone. A shop that is there
 // already may change how its cluster is reached; another one, with which it has
@@ -56,7 +56,7 @@ func UseBroker(dir, rawURL string) error {
 	if err := CheckBroker(rawURL); err != nil {
 		return fmt.Errorf("use broker: %w", err)
 	}
-	use := BrokerUse{URL: rawURL, Prefix: "shop-" + strings.ToLower(rand.Text()[:8]) + "."}
+	use := BrokerUse{URL: rawURL, Prefix: "shop-" + strings.ToLower(rand.Text()[:8]) + separator(rawURL)}
 	if there, _ := Holds(dir); there {
 		before, err := Broker(dir)
 		if err != nil || before.URL == "" || !sameCluster(before.URL, rawURL) {
@@ -78,7 +78,7 @@ func UseBroker(dir, rawURL string) error {
 func CheckBroker(rawURL string) error {
 	scheme, _, _ := strings.Cut(rawURL, "://")
 	if kindOf(scheme) == "" {
-		return errors.New("it takes the URL of Kafka (kafka://user:password@host:port,host:port), RabbitMQ (rabbitmq://user:password@host:port/vhost) or NATS (nats://user:password@host:port,host:port); without it the shop brings a broker of its own")
+		return errors.New("it takes the URL of Kafka (kafka://user:password@host:port,host:port), RabbitMQ (rabbitmq://user:password@host:port/vhost), RocketMQ (rocketmq://accesskey:secretkey@host:port,host:port) or NATS (nats://user:password@host:port,host:port); without it the shop brings a broker of its own")
 	}
 	return dial.CheckBroker(rawURL)
 }
@@ -115,6 +115,16 @@ func DropBroker(ctx context.Context, dir string) error {
 	return errors.Join(tap.Remove(ctx, use.Topic(), use.Groups()), tap.Close())
 }
 
+const rocketMQ = "RocketMQ"
+
+// separator stands between what a shop's names begin with and their rest.
+func separator(rawURL string) string {
+	if scheme, _, _ := strings.Cut(rawURL, "://"); kindOf(scheme) == rocketMQ {
+		return "-" // it knows no dots
+	}
+	return "."
+}
+
 // kindOf is the broker that a URL with this scheme is of, if it is one that
 // others use, too.
 func kindOf(scheme string) string {
@@ -123,6 +133,8 @@ func kindOf(scheme string) string {
 		return "Kafka"
 	case "rabbitmq", "amqp", "amqps":
 		return "RabbitMQ"
+	case "rocketmq":
+		return rocketMQ
 	case "nats":
 		return "NATS"
 	}
