@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -20,19 +21,36 @@ type RouteConfig struct {
 	EventType     string `yaml:"event_type" doc:"pattern of the event type, in which * is any text and ? any character" default:"*"`
 	AggregateType string `yaml:"aggregate_type" doc:"pattern of the aggregate type" default:"*"`
 	Topic         string `yaml:"topic" doc:"pattern of the topic that the event names" default:"*"`
-	To            string `yaml:"to" doc:"one of the source's brokers, or default, which is its broker" default:"default"`
-	As            string `yaml:"as" doc:"the topic there" default:"the event's own"`
+	// To are the brokers that an event goes to, to each of them.
+	To configfile.Texts `yaml:"to" doc:"one of the source's brokers, or default, which is its broker; a list: to each of them" default:"default"`
+	As string           `yaml:"as" doc:"the topic there" default:"the event's own"`
 }
 
 func (c SourceConfig) relayRoutes() []relay.Route {
 	var routes []relay.Route
 	for _, r := range c.Routes {
-		if r.To == DefaultBroker {
-			r.To = ""
+		route := relay.Route{EventType: r.EventType, AggregateType: r.AggregateType, Topic: r.Topic, As: r.As}
+		to := r.brokers()
+		for i, broker := range to {
+			route.Broker, route.Also = broker, i < len(to)-1
+			routes = append(routes, route)
 		}
-		routes = append(routes, relay.Route{EventType: r.EventType, AggregateType: r.AggregateType, Topic: r.Topic, Broker: r.To, As: r.As})
 	}
 	return routes
+}
+
+// brokers are those of To by the names that the relay knows.
+func (r RouteConfig) brokers() []string {
+	if len(r.To) == 0 {
+		return []string{""}
+	}
+	names := make([]string, len(r.To))
+	for i, name := range r.To {
+		if name != DefaultBroker {
+			names[i] = name
+		}
+	}
+	return names
 }
 
 // brokers are the source's brokers by name, "" the one of events that no route
@@ -53,7 +71,7 @@ func (c SourceConfig) topicsAt(broker string) []string {
 	}
 	var topics []string
 	for _, r := range c.Routes {
-		if r.To == broker && r.As != "" && !slices.Contains(topics, r.As) {
+		if slices.Contains(r.brokers(), broker) && r.As != "" && !slices.Contains(topics, r.As) {
 			topics = append(topics, r.As)
 		}
 	}
@@ -81,12 +99,23 @@ func (c SourceConfig) wrongBrokers() *configfile.Wrong {
 	}
 	for i, r := range c.Routes {
 		key := fmt.Sprintf("routes[%d]", i)
-		_, known := c.Brokers[r.To]
-		switch {
-		case r.To != "" && r.To != DefaultBroker && !known:
-			return &configfile.Wrong{Key: key + ".to", Got: r.To, Want: "one of brokers, or " + DefaultBroker}
-		case strings.Contains(r.As, "@"):
+		if w := c.wrongTo(key+".to", r.brokers()); w != nil {
+			return w
+		}
+		if strings.Contains(r.As, "@") {
 			return &configfile.Wrong{Key: key + ".as", Got: r.As, Want: "without an @, behind which a destination names its broker"}
+		}
+	}
+	return nil
+}
+
+func (c SourceConfig) wrongTo(key string, to []string) *configfile.Wrong {
+	for i, name := range to {
+		switch _, known := c.Brokers[name]; {
+		case name != "" && !known:
+			return &configfile.Wrong{Key: key, Got: name, Want: "one of brokers, or " + DefaultBroker}
+		case slices.Contains(to[:i], name):
+			return &configfile.Wrong{Key: key, Got: cmp.Or(name, DefaultBroker) + " twice", Want: "each broker once"}
 		}
 	}
 	return nil

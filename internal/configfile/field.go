@@ -58,6 +58,8 @@ func kind(t reflect.Type) string {
 		return "duration"
 	case t == reflect.TypeFor[[]time.Duration]():
 		return "list of durations"
+	case t == reflect.TypeFor[Texts]():
+		return "text, or list of texts"
 	case t.Kind() == reflect.Slice:
 		return "list of texts"
 	case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.String:
