@@ -114,7 +114,7 @@ func (r *reader) fetch(ctx context.Context, l *backlog, from int64) {
 			return
 		}
 		if to := max(found.First, found.Next); len(found.Messages) == 0 && to > from && to <= found.End {
-			r.tellMissed(done, to)
+			r.tellMissed(from, to)
 			from = to
 		} else if len(found.Messages) == 0 && from < found.End && !pause(ctx, firstWait) {
 			return
@@ -132,14 +132,15 @@ func (r *reader) fetch(ctx context.Context, l *backlog, from int64) {
 	}
 }
 
-// tellMissed warns once of records that went before the group had come to them.
-func (r *reader) tellMissed(done, first int64) {
-	if done == 0 || first <= r.told {
+// tellMissed warns once of records that went before the group had come to them. One
+// that has read nothing begins with what there is.
+func (r *reader) tellMissed(from, first int64) {
+	if from == 0 || first <= r.told {
 		return
 	}
 	r.told = first
 	r.b.cfg.Log.Warn("records were deleted before the group had read on; they are lost to it",
-		"topic", r.topic, "queue", r.queue.String(), "group", r.s.Group, "read_up_to", done, "begins_at", first+1)
+		"topic", r.topic, "queue", r.queue.String(), "group", r.s.Group, "read_up_to", from, "begins_at", first+1)
 }
 
 // check refuses a queue that is not the one the floor was written for: made anew,
