@@ -40,6 +40,10 @@ const (
 	compressedZlib = 3
 )
 
+// magicLongTopic begins messages of topics whose names take more than 127 bytes, as
+// those of groups' failed messages can.
+const magicLongTopic = -626843477
+
 // maxBody bounds a body that is unpacked.
 const maxBody = 16 << 20
 
@@ -88,7 +92,8 @@ func decodeMessages(data []byte) (all []Message, err error) {
 
 func decodeMessage(data []byte) (m Message, err error) {
 	r := &reader{rest: data}
-	r.take(8) // magic, checksum
+	magic := r.int32()
+	r.take(4) // checksum
 	m.Queue = r.int32()
 	r.take(4) // flag
 	m.Offset = r.int64()
@@ -102,7 +107,11 @@ func decodeMessage(data []byte) (m Message, err error) {
 	m.Redelivered = r.int32()
 	r.take(8) // where its half message is
 	m.Body = r.take(r.int32())
-	m.Topic = string(r.take(int(r.take(1)[0])))
+	if magic == magicLongTopic {
+		m.Topic = string(r.take(r.int16()))
+	} else {
+		m.Topic = string(r.take(int(r.take(1)[0])))
+	}
 	m.Properties = string(r.take(r.int16()))
 	if r.cut {
 		return m, errCut
