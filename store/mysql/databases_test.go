@@ -48,7 +48,7 @@ func (p *DatabasesForTest) Take(t testing.TB) string {
 }
 
 const filledTables = `SELECT table_name, coalesce(auto_increment, 1) FROM information_schema.tables
-WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' AND table_name NOT IN ('settle_schema', 'settle_control_version', 't_audit_turn', 't_outbox_division', 't_outbox_lane', 'settle_adoption')`
+WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' AND table_name NOT IN ('settle_schema', 'settle_control_version', 't_audit_turn', 't_outbox_division', 't_half_scope', 't_outbox_lane', 'settle_adoption')`
 
 func empty(at string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

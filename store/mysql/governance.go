@@ -27,7 +27,7 @@ d.opened_at, d.due_at, d.closed_at, d.closed_by, d.topic, d.` + "`partition`, d.
 ELSE
  (SELECT count(*) FROM t_consume_retry r WHERE r.consumer_group = d.consumer_group AND r.aggregate_id = d.aggregate_id AND r.blocking
   AND r.id > (SELECT o.id FROM t_consume_retry o WHERE o.consumer_group = d.consumer_group AND o.event_id = d.event_id AND o.blocking))
-END, d.service_side = 'bridge'`
+END, d.service_side = 'bridge', CASE d.service_side WHEN 'txmsg' THEN d.destination ELSE '' END`
 
 const letterFilter = `(? = 'any' OR d.state = ?) AND d.id > ? AND (? = '' OR d.consumer_group = ?) AND (? = '' OR d.event_type = ?) AND (? = '' OR d.class = ?)
 ORDER BY d.id LIMIT ?`
@@ -96,7 +96,7 @@ type letterRow struct {
 func (r *letterRow) into() []any {
 	d := &r.d
 	return []any{&d.ID, &d.Group, &d.EventID, &d.EventType, &d.Key, &d.BizKey, &d.TraceID, &d.Class, &d.Reason, &d.Attempts, &d.State,
-		&r.opened, &r.due, &r.closed, &d.ClosedBy, &d.Topic, &d.Partition, &d.Offset, &d.Behind, &d.Foreign}
+		&r.opened, &r.due, &r.closed, &d.ClosedBy, &d.Topic, &d.Partition, &d.Offset, &d.Behind, &d.Foreign, &d.Transaction}
 }
 
 func (r *letterRow) letter(service string) govern.DeadLetter {

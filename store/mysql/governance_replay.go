@@ -11,6 +11,7 @@ import (
 	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/store/bridgelog"
 	"github.com/settlemq/settle/store/consumelog"
+	"github.com/settlemq/settle/store/halflog"
 )
 
 // maxActs bounds how many dead letters one transaction changes: other people
@@ -22,6 +23,7 @@ type deadLetter struct {
 	id          int64
 	relay       bool
 	foreign     bool // of a consumer that is not ours
+	half        bool // of an event that went as a half message
 	group       string
 	eventID     string
 	destination string
@@ -38,6 +40,9 @@ func (d *deadLetter) target() string {
 	if d.relay {
 		return "relay:" + d.eventID
 	}
+	if d.half {
+		return halflog.Side + ":" + d.eventID
+	}
 	if d.foreign { // an event may die there more than once
 		return fmt.Sprintf("%s:%s#%d", d.group, d.eventID, d.id)
 	}
@@ -46,7 +51,7 @@ func (d *deadLetter) target() string {
 
 const (
 	// Whose letter it is never changes.
-	findLetter = `SELECT service_side = 'relay', service_side = 'bridge', consumer_group, event_id, aggregate_id FROM t_dead_letter WHERE id = ?`
+	findLetter = `SELECT service_side = 'relay', service_side = 'bridge', service_side = 'txmsg', consumer_group, event_id, aggregate_id FROM t_dead_letter WHERE id = ?`
 
 	// What is about to come to wait behind the event, or has just begun to deal
 	// with it, ends first; see lockKeys.
@@ -113,11 +118,11 @@ func (g *Governance) change(ctx context.Context, d *deed, action string, id int6
 // lock reads the dead letter and keeps others from changing it, in the order in
 // which consumers lock what is theirs: the key, the log row, the letter.
 func (d *deadLetter) lock(ctx context.Context, tx *sql.Tx) error {
-	err := tx.QueryRowContext(ctx, findLetter, d.id).Scan(&d.relay, &d.foreign, &d.group, &d.eventID, &d.aggregate.AggregateID)
+	err := tx.QueryRowContext(ctx, findLetter, d.id).Scan(&d.relay, &d.foreign, &d.half, &d.group, &d.eventID, &d.aggregate.AggregateID)
 	if err != nil {
 		return err
 	}
-	if !d.relay && !d.foreign {
+	if !d.relay && !d.foreign && !d.half {
 		var first int64
 		err := tx.QueryRowContext(ctx, lockLetterKey, d.group, d.aggregate.AggregateID).Scan(&first)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -139,6 +144,8 @@ func (g *Governance) Replay(ctx context.Context, a govern.Act, o govern.ReplayOp
 			return replayForeign(ctx, d, l, o)
 		case o.To != "":
 			return bridgelog.NotForeign, nil
+		case l.half:
+			return replayHalf(ctx, d, l)
 		case l.relay:
 			return replayPublish(ctx, d, l)
 		}
@@ -174,6 +181,9 @@ func (g *Governance) Compensate(ctx context.Context, a govern.Act, ids ...int64)
 	return g.acts(ctx, a, "dlq.compensate", ids, func(d *deed, l *deadLetter) (string, error) {
 		if l.foreign {
 			return bridgelog.NoCompensation, nil
+		}
+		if l.half {
+			return halflog.NotCompensated, nil
 		}
 		if l.relay {
 			return "it was never published, so no group has anything of it to undo; replay it, or discard it", nil
@@ -242,6 +252,8 @@ func (g *Governance) Discard(ctx context.Context, a govern.Act, ids ...int64) ([
 		switch {
 		case l.foreign:
 			discard = discardForeign
+		case l.half:
+			discard = discardHalf
 		case l.relay:
 			discard = discardPublish
 		}

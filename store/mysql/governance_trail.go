@@ -41,6 +41,12 @@ UNION SELECT event_id FROM t_dead_letter WHERE aggregate_id = ?
 UNION SELECT event_id FROM t_dead_letter WHERE biz_key = ?
 UNION SELECT event_id FROM t_dead_letter WHERE event_id = ?
 UNION SELECT event_id FROM t_dead_letter WHERE trace_id = ? AND trace_id <> ''
+UNION SELECT event_id FROM t_half_message WHERE event_id = ?
+UNION SELECT event_id FROM t_half_message WHERE aggregate_id = ?
+UNION SELECT event_id FROM t_half_message WHERE biz_key = ?
+UNION SELECT event_id FROM t_half_message WHERE trace_id = ?
+UNION SELECT event_id FROM t_half_check WHERE event_id = ? AND event_id <> ''
+UNION SELECT event_id FROM t_half_check WHERE aggregate_id = ? AND event_id <> ''
 ) found LIMIT ?`
 
 // Unsearched implements govern.Partial: it is true of a lean layout.
@@ -92,7 +98,7 @@ func (g *Governance) Trail(ctx context.Context, id string) ([]govern.Step, error
 		if err != nil || len(t.events) == 0 {
 			return err
 		}
-		for _, read := range []func(context.Context) error{t.appended, t.published, t.parkedAtRelay, t.consumed, t.waiting, t.letters, t.acts} {
+		for _, read := range []func(context.Context) error{t.appended, t.halves, t.published, t.parkedAtRelay, t.consumed, t.waiting, t.letters, t.acts} {
 			if err := read(ctx); err != nil {
 				return err
 			}
@@ -255,7 +261,7 @@ func (t *trail) letters(ctx context.Context) error {
 }
 
 const trailActs = `SELECT d.event_id, d.consumer_group, d.event_type, d.aggregate_id, a.at, a.actor, a.action, a.reason
-FROM t_dead_letter d JOIN t_audit a ON a.target = concat(CASE d.service_side WHEN 'relay' THEN 'relay' ELSE d.consumer_group END, ':', d.event_id, CASE d.service_side WHEN 'bridge' THEN concat('#', d.id) ELSE '' END)
+FROM t_dead_letter d JOIN t_audit a ON a.target = concat(CASE d.service_side WHEN 'relay' THEN 'relay' WHEN 'txmsg' THEN 'txmsg' ELSE d.consumer_group END, ':', d.event_id, CASE d.service_side WHEN 'bridge' THEN concat('#', d.id) ELSE '' END)
 WHERE d.event_id IN (%s)
 UNION ALL SELECT a.target, '', '', '', a.at, a.actor, a.action, a.reason FROM t_audit a WHERE a.target IN (%s)`
 

@@ -97,6 +97,9 @@ func guardUndelivered(ctx context.Context, tx *sql.Tx) error {
 	if err := nobodyLeads(ctx, tx); err != nil {
 		return err
 	}
+	if err := guardHalves(ctx, tx); err != nil {
+		return err
+	}
 	var unsent, waiting int64
 	if err := tx.QueryRowContext(ctx, countUndelivered).Scan(&unsent, &waiting); err != nil {
 		return fmt.Errorf("count what is not delivered: %w", explain(err))

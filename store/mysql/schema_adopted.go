@@ -18,6 +18,9 @@ func guardAdopted(ctx context.Context, tx *sql.Tx) error {
 	if err := nobodyLeads(ctx, tx); err != nil {
 		return err
 	}
+	if err := guardHalves(ctx, tx); err != nil {
+		return err
+	}
 	var unmarked, waiting int64
 	if err := tx.QueryRowContext(ctx, countUnmarked).Scan(&unmarked, &waiting); err != nil {
 		return fmt.Errorf("count what is not delivered: %w", explain(err))

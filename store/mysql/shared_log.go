@@ -144,7 +144,7 @@ func (s *sharing) row(args []any, group, id, biz, word string, now any) []any {
 
 // discarded tells foreign consumers that an event is done with.
 func (s *sharing) discarded(ctx context.Context, d *deed, l *deadLetter) error {
-	if s == nil || l.relay || l.foreign {
+	if s == nil || l.relay || l.foreign || l.half {
 		return nil
 	}
 	_, err := d.do(ctx, s.end, s.Word(migrate.ConsumeSuccess), d.now, l.group, l.eventID, l.group, l.eventID)

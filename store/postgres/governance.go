@@ -29,7 +29,7 @@ d.opened_at, d.due_at, d.closed_at, d.closed_by, d.topic, d.partition, d."offset
 ELSE
  (SELECT count(*) FROM t_consume_retry r WHERE r.consumer_group = d.consumer_group AND r.aggregate_id = d.aggregate_id AND r.blocking
   AND r.id > (SELECT o.id FROM t_consume_retry o WHERE o.consumer_group = d.consumer_group AND o.event_id = d.event_id AND o.blocking))
-END, d.service_side = 'bridge'`
+END, d.service_side = 'bridge', CASE d.service_side WHEN 'txmsg' THEN d.destination ELSE '' END`
 
 const letterFilter = `d.id > $1 AND ($2 = '' OR d.consumer_group = $2) AND ($3 = '' OR d.event_type = $3) AND ($4 = '' OR d.class = $4)
 AND ($6 = 'any' OR d.state = $6) ORDER BY d.id LIMIT $5`
@@ -88,7 +88,7 @@ type letterRow struct {
 func (r *letterRow) into() []any {
 	d := &r.d
 	return []any{&d.ID, &d.Group, &d.EventID, &d.EventType, &d.Key, &d.BizKey, &d.TraceID, &d.Class, &d.Reason, &d.Attempts, &d.State,
-		&r.opened, &r.due, &r.closed, &d.ClosedBy, &d.Topic, &d.Partition, &d.Offset, &d.Behind, &d.Foreign}
+		&r.opened, &r.due, &r.closed, &d.ClosedBy, &d.Topic, &d.Partition, &d.Offset, &d.Behind, &d.Foreign, &d.Transaction}
 }
 
 func (r *letterRow) letter(service string) govern.DeadLetter {

@@ -12,6 +12,7 @@ import (
 	"github.com/settlemq/settle/govern"
 	"github.com/settlemq/settle/store/bridgelog"
 	"github.com/settlemq/settle/store/consumelog"
+	"github.com/settlemq/settle/store/halflog"
 	"github.com/settlemq/settle/store/migrate"
 )
 
@@ -24,6 +25,7 @@ type deadLetter struct {
 	id          int64
 	relay       bool
 	foreign     bool // of a consumer that is not ours
+	half        bool // of an event that went as a half message
 	group       string
 	eventID     string
 	destination string
@@ -40,6 +42,9 @@ func (d *deadLetter) target() string {
 	if d.relay {
 		return "relay:" + d.eventID
 	}
+	if d.half {
+		return halflog.Side + ":" + d.eventID
+	}
 	if d.foreign { // an event may die there more than once
 		return fmt.Sprintf("%s:%s#%d", d.group, d.eventID, d.id)
 	}
@@ -52,7 +57,7 @@ const (
 	lockLetterKey = `SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' ' || consumer_group || ' ' || aggregate_id, 0))
 FROM t_dead_letter WHERE id = $1`
 
-	lockLetter = `SELECT d.service_side = 'relay', d.service_side = 'bridge', d.consumer_group, d.event_id, d.destination, d.outbox_id, d.aggregate_type, d.aggregate_id, d.aggregate_seq,
+	lockLetter = `SELECT d.service_side = 'relay', d.service_side = 'bridge', d.service_side = 'txmsg', d.consumer_group, d.event_id, d.destination, d.outbox_id, d.aggregate_type, d.aggregate_id, d.aggregate_seq,
 d.class, d.state, coalesce(octet_length(d.raw), 0) > 0 FROM t_dead_letter d WHERE d.id = $1 FOR UPDATE`
 
 	lockLetterLog = `SELECT status FROM t_message_consume_log WHERE consumer_group = $1 AND event_id = $2 FOR UPDATE`
@@ -115,10 +120,10 @@ func (d *deadLetter) lock(ctx context.Context, tx pgx.Tx) error {
 	var b pgx.Batch
 	b.Queue(lockLetterKey, d.id)
 	b.Queue(lockLetter, d.id).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&d.relay, &d.foreign, &d.group, &d.eventID, &d.destination, &d.outboxID,
+		return row.Scan(&d.relay, &d.foreign, &d.half, &d.group, &d.eventID, &d.destination, &d.outboxID,
 			&d.aggregate.AggregateType, &d.aggregate.AggregateID, &d.seq, &d.class, &d.state, &d.kept)
 	})
-	if err := tx.SendBatch(ctx, &b).Close(); err != nil || d.relay || d.foreign {
+	if err := tx.SendBatch(ctx, &b).Close(); err != nil || d.relay || d.foreign || d.half {
 		return err
 	}
 	err := tx.QueryRow(ctx, lockLetterLog, d.group, d.eventID).Scan(&d.status)
@@ -136,6 +141,8 @@ func (g *Governance) Replay(ctx context.Context, a govern.Act, o govern.ReplayOp
 			return replayForeign(ctx, d, l, o)
 		case o.To != "":
 			return bridgelog.NotForeign, nil
+		case l.half:
+			return replayHalf(ctx, d, l)
 		case l.relay:
 			return replayPublish(ctx, d, l)
 		}
@@ -171,6 +178,9 @@ func (g *Governance) Compensate(ctx context.Context, a govern.Act, ids ...int64)
 	return g.acts(ctx, a, "dlq.compensate", ids, func(d *deed, l *deadLetter) (string, error) {
 		if l.foreign {
 			return bridgelog.NoCompensation, nil
+		}
+		if l.half {
+			return halflog.NotCompensated, nil
 		}
 		if l.relay {
 			return "it was never published, so no group has anything of it to undo; replay it, or discard it", nil
@@ -238,13 +248,15 @@ func (g *Governance) Discard(ctx context.Context, a govern.Act, ids ...int64) ([
 		switch {
 		case l.foreign:
 			discard = discardForeign
+		case l.half:
+			discard = discardHalf
 		case l.relay:
 			discard = discardPublish
 		}
 		if err := discard(ctx, d, l); err != nil {
 			return "", err
 		}
-		if h := g.s.shared; h != nil && !l.relay && !l.foreign {
+		if h := g.s.shared; h != nil && !l.relay && !l.foreign && !l.half {
 			if _, err := d.tx.Exec(ctx, h.end, d.now, l.group, l.eventID, h.Word(migrate.ConsumeSuccess)); err != nil {
 				return "", err
 			}

@@ -40,6 +40,12 @@ UNION SELECT event_id FROM t_dead_letter WHERE aggregate_id = $1
 UNION SELECT event_id FROM t_dead_letter WHERE biz_key = $1
 UNION SELECT event_id FROM t_dead_letter WHERE event_id = $1
 UNION SELECT event_id FROM t_dead_letter WHERE trace_id = $1 AND trace_id <> ''
+UNION SELECT event_id FROM t_half_message WHERE event_id = $1
+UNION SELECT event_id FROM t_half_message WHERE aggregate_id = $1
+UNION SELECT event_id FROM t_half_message WHERE biz_key = $1
+UNION SELECT event_id FROM t_half_message WHERE trace_id = $1
+UNION SELECT event_id FROM t_half_check WHERE event_id = $1 AND event_id <> ''
+UNION SELECT event_id FROM t_half_check WHERE aggregate_id = $1 AND event_id <> ''
 ) found LIMIT $2`
 
 // resolveTrailLean is the same where the outbox has no indexes to search by.
@@ -101,7 +107,7 @@ func (g *Governance) Trail(ctx context.Context, id string) ([]govern.Step, error
 		if err != nil || len(t.events) == 0 {
 			return err
 		}
-		for _, read := range []func(context.Context) error{t.appended, t.published, t.parkedAtRelay, t.consumed, t.waiting, t.letters, t.acts} {
+		for _, read := range []func(context.Context) error{t.appended, t.halves, t.published, t.parkedAtRelay, t.consumed, t.waiting, t.letters, t.acts} {
 			if err := read(ctx); err != nil {
 				return err
 			}
@@ -251,7 +257,7 @@ func (t *trail) letters(ctx context.Context) error {
 }
 
 const trailActs = `SELECT d.event_id, d.consumer_group, d.event_type, d.aggregate_id, a.at, a.actor, a.action, a.reason
-FROM t_dead_letter d JOIN t_audit a ON a.target = (CASE d.service_side WHEN 'relay' THEN 'relay' ELSE d.consumer_group END) || ':' || d.event_id || (CASE d.service_side WHEN 'bridge' THEN '#' || d.id ELSE '' END)
+FROM t_dead_letter d JOIN t_audit a ON a.target = (CASE d.service_side WHEN 'relay' THEN 'relay' WHEN 'txmsg' THEN 'txmsg' ELSE d.consumer_group END) || ':' || d.event_id || (CASE d.service_side WHEN 'bridge' THEN '#' || d.id ELSE '' END)
 WHERE d.event_id = ANY($1)
 UNION ALL SELECT a.target, '', '', '', a.at, a.actor, a.action, a.reason FROM t_audit a WHERE a.target = ANY($1)`
 

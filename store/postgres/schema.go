@@ -116,6 +116,9 @@ func guardUndelivered(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, keepWritersOut); err != nil {
 		return fmt.Errorf("wait for those who write: %w", explain(err))
 	}
+	if err := guardHalves(ctx, tx); err != nil {
+		return err
+	}
 	var unsent, waiting int64
 	if err := tx.QueryRowContext(ctx, countUndelivered).Scan(&unsent, &waiting); err != nil {
 		return fmt.Errorf("count what is not delivered: %w", explain(err))
@@ -142,6 +145,9 @@ func guardAdopted(ctx context.Context, tx *sql.Tx) error {
 	}
 	if _, err := tx.ExecContext(ctx, keepRelaysOut); err != nil {
 		return fmt.Errorf("wait for those who write: %w", explain(err))
+	}
+	if err := guardHalves(ctx, tx); err != nil {
+		return err
 	}
 	var unmarked, waiting int64
 	if err := tx.QueryRowContext(ctx, countUnmarked).Scan(&unmarked, &waiting); err != nil {

@@ -53,7 +53,7 @@ const emptyAll = `DO $$
 DECLARE t text;
 BEGIN
   SET LOCAL session_replication_role = replica; -- the audit refuses it otherwise
-  FOR t IN SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = current_schema() AND tablename NOT IN ('settle_schema', 'settle_control_version', 't_outbox_division', 'settle_adoption') LOOP
+  FOR t IN SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = current_schema() AND tablename NOT IN ('settle_schema', 'settle_control_version', 't_outbox_division', 'settle_adoption', 't_half_scope') LOOP
     EXECUTE 'DELETE FROM ' || t;
   END LOOP;
   FOR t IN SELECT quote_ident(sequencename) FROM pg_sequences WHERE schemaname = current_schema() AND last_value IS NOT NULL AND sequencename NOT LIKE 'settle_schema%' LOOP

@@ -9,10 +9,15 @@ import (
 
 	"github.com/settlemq/settle/store/sqlite"
 	"github.com/settlemq/settle/store/storetest"
+	"github.com/settlemq/settle/store/storetest/broken"
 	"github.com/settlemq/settle/txmsg"
 )
 
 func TestHalfMessages(t *testing.T) { storetest.RunHalf(t, openHalves) }
+
+func TestEveryRuleOfTheSuiteOfHalfMessagesFailsABrokenStore(t *testing.T) {
+	broken.RunHalf(t, openHalves)
+}
 
 func openHalves(t testing.TB) storetest.HalfStore {
 	t.Helper()
