@@ -45,7 +45,7 @@ func TestADeadLetterOfARabbitMQConsumerThatIsNotOursIsBroughtInAndSentBack(t *te
 		_ = ch.ExchangeDelete(topic, false, false)
 		_ = conn.Close()
 	})
-	deadAndBack(t, at, topic, &rejecting{ch, queue}, 2)
+	deadAndBack(t, at, topic, "stock", 50*time.Millisecond, &rejecting{ch, queue}, 2)
 }
 
 // removeLadder removes the ladder of a queue, with it.
@@ -100,7 +100,7 @@ func TestADeadLetterOfAKafkaConsumerThatIsNotOursIsBroughtInAndSentBack(t *testi
 		_, _ = kadm.NewClient(admin).DeleteTopics(context.Background(), topic, retry, dead)
 		admin.Close()
 	})
-	deadAndBack(t, at, topic, &springlike{cl: admin, seeds: seeds, topics: []string{topic, retry}, dead: dead}, 1)
+	deadAndBack(t, at, topic, "stock", 50*time.Millisecond, &springlike{cl: admin, seeds: seeds, topics: []string{topic, retry}, dead: dead}, 1)
 }
 
 // springlike is a consumer of Kafka that gives up as Spring's recoverer does.
@@ -153,17 +153,17 @@ func (s *springlike) giveUp(t *testing.T, r *kgo.Record) {
 
 // deadAndBack takes an event through a relay to a consumer that gives it up
 // after so many attempts, and back to it.
-func deadAndBack(t *testing.T, broker, topic string, consumer foreign, attempts int) {
+func deadAndBack(t *testing.T, broker, topic, group string, step time.Duration, consumer foreign, attempts int) {
 	t.Helper()
 	at, db := database(t)
 	cfg := server.Config{Sources: map[string]server.SourceConfig{"order": {
 		DB: at, Broker: broker, BrokerDurability: server.DurabilityLax,
-		Bridges: map[string]server.BridgeConfig{"stock": {Ladder: server.LadderConfig{Topic: topic, Steps: []time.Duration{50 * time.Millisecond}}}},
+		Bridges: map[string]server.BridgeConfig{group: {Ladder: server.LadderConfig{Topic: topic, Steps: []time.Duration{step}}}},
 	}}}
 	s, log, stop := start(t, cfg)
-	await(t, s, log, "leads", func(h server.Health) bool { return h.Sources["order"].Bridges["stock"].State == server.StateLeading })
+	await(t, s, log, "leads", func(h server.Health) bool { return h.Sources["order"].Bridges[group].State == server.StateLeading })
 	other, otherLog, stopOther := start(t, cfg)
-	await(t, other, otherLog, "stands by", func(h server.Health) bool { return h.Sources["order"].Bridges["stock"].State == server.StateStandingBy })
+	await(t, other, otherLog, "stands by", func(h server.Health) bool { return h.Sources["order"].Bridges[group].State == server.StateStandingBy })
 	defer stopOther()
 	tx, err := db.Begin(t.Context())
 	if err != nil {
@@ -181,13 +181,13 @@ func deadAndBack(t *testing.T, broker, topic string, consumer foreign, attempts 
 		sent = value
 		giveUp()
 	}
-	await(t, s, log, "kept", func(h server.Health) bool { return h.Sources["order"].Bridges["stock"].Kept == 1 })
+	await(t, s, log, "kept", func(h server.Health) bool { return h.Sources["order"].Bridges[group].Kept == 1 })
 	first := letterOf(t, db, 0)
-	if first.EventID != "e1" || first.Group != "stock" || string(first.Raw) != sent || !first.Foreign || first.Bridged.From == (bridge.Place{}) {
+	if first.EventID != "e1" || first.Group != group || string(first.Raw) != sent || !first.Foreign || first.Bridged.From == (bridge.Place{}) {
 		t.Fatalf("the dead letter is %+v, %+v", first, first.Bridged)
 	}
 	replay(t, db, first.ID)
-	await(t, s, log, "returned", func(h server.Health) bool { return h.Sources["order"].Bridges["stock"].Returned == 1 })
+	await(t, s, log, "returned", func(h server.Health) bool { return h.Sources["order"].Bridges[group].Returned == 1 })
 	for range attempts {
 		value, headers, giveUp, _ := consumer.next(t)
 		if value != sent || headers[bridge.HeaderReturn] == "" || headers[settle.HeaderEventID] != "e1" {
@@ -195,7 +195,7 @@ func deadAndBack(t *testing.T, broker, topic string, consumer foreign, attempts 
 		}
 		giveUp()
 	}
-	await(t, s, log, "kept again", func(h server.Health) bool { return h.Sources["order"].Bridges["stock"].Kept == 2 })
+	await(t, s, log, "kept again", func(h server.Health) bool { return h.Sources["order"].Bridges[group].Kept == 2 })
 	second := letterOf(t, db, 1)
 	if second.Bridged.Before != first.ID {
 		t.Errorf("the second death names %d, want %d", second.Bridged.Before, first.ID)
@@ -206,17 +206,17 @@ func deadAndBack(t *testing.T, broker, topic string, consumer foreign, attempts 
 	} else {
 		done()
 	}
-	await(t, s, log, "returned again", func(h server.Health) bool { return h.Ready && h.Sources["order"].Bridges["stock"].Returned == 2 })
-	if b := other.Health().Sources["order"].Bridges["stock"]; b.Kept+b.Returned > 0 {
+	await(t, s, log, "returned again", func(h server.Health) bool { return h.Ready && h.Sources["order"].Bridges[group].Returned == 2 })
+	if b := other.Health().Sources["order"].Bridges[group]; b.Kept+b.Returned > 0 {
 		t.Errorf("the one that stands by has done %+v", b)
 	}
 	for _, p := range server.Probe(t.Context(), cfg) {
-		if p.Err != nil || p.What == "bridge stock" && !strings.Contains(p.Said, "its broker answers") {
+		if p.Err != nil || p.What == "bridge "+group && !strings.Contains(p.Said, "its broker answers") {
 			t.Errorf("the probe says %+v", p)
 		}
 	}
 	stop()
-	await(t, other, otherLog, "takes over", func(h server.Health) bool { return h.Sources["order"].Bridges["stock"].State == server.StateLeading })
+	await(t, other, otherLog, "takes over", func(h server.Health) bool { return h.Sources["order"].Bridges[group].State == server.StateLeading })
 }
 
 func letterOf(t *testing.T, db *dial.Database, i int) govern.DeadLetter {
