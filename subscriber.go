@@ -107,7 +107,8 @@ type Record struct {
 	// DecodeErr says why the record could not be understood. Raw then becomes
 	// a dead letter.
 	DecodeErr error
-	// Raw is the value as found, Headers its headers.
+	// Raw is the value as found, Headers its headers. Of an event that came in
+	// another wire format they are its envelope and what would go with that.
 	Raw     []byte
 	Headers map[string]string
 	// Key is the record's key: AggregateID, or what the broker has.
