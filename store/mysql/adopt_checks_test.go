@@ -162,6 +162,10 @@ func TestARowThatAProgramWritesBackAfterItsOwnAttemptIsAFindingAndNoRequest(t *t
 	adopted.OwnAttempt(t, service)
 }
 
+func TestTheStatusOfWhatGoesToSeveralBrokersIsThatOfTheSlowest(t *testing.T) {
+	adopted.SeveralBrokers(t, service)
+}
+
 func TestDoctorNamesAWordInTheStatusThatHasNoMeaning(t *testing.T) { adopted.StrangeWord(t, service) }
 
 func TestDoctorReadsAPositionWithRunsOfOpenIdsAndNamesTheTableOnce(t *testing.T) {
