@@ -147,3 +147,43 @@ func TestACallerWithoutTimeLeavesTheConnectionToOthers(t *testing.T) {
 		t.Errorf("the broker is told to be away %d times", n)
 	}
 }
+
+// A broker says of a request of several that one of them is refused, and not which.
+func TestOfARequestThatIsRefusedEachEventIsSentByItselfAndOneIsRefused(t *testing.T) {
+	const illegal = 13
+	var mu sync.Mutex
+	var alone []string
+	f := newFake(t, func(code int, fields map[string]string) (answer, bool) {
+		switch code {
+		case askSend + 10: // several
+			return answer{code: illegal}, true
+		case askSend:
+			mu.Lock()
+			defer mu.Unlock()
+			_, id, _ := strings.Cut(fields["i"], "UNIQ_KEY\x01")
+			id, _, _ = strings.Cut(id, "\x02")
+			alone = append(alone, id)
+			if id == "bad-1" {
+				return answer{code: illegal}, true
+			}
+			return answer{fields: map[string]string{"queueOffset": strconv.Itoa(len(alone))}}, true
+		}
+		return answer{}, true
+	})
+	var l logged
+	b := onFake(t, f, &l, time.Second)
+	batch := []settle.Message{event("t", "a", 1), event("t", "bad", 1), event("t", "a", 2), event("t", "bad", 2), event("t", "b", 1)}
+	for i, r := range b.Publish(t.Context(), batch) {
+		switch id := batch[i].ID; {
+		case id == "bad-1" && !settle.IsPermanent(r.Err):
+			t.Errorf("the one that is refused: %v", r.Err)
+		case id == "bad-2" && (r.Err == nil || settle.IsPermanent(r.Err) || settle.ScopeOf(r.Err) != settle.ScopeRecord):
+			t.Errorf("the one behind it: %v", r.Err)
+		case !strings.HasPrefix(id, "bad") && r.Err != nil:
+			t.Errorf("event %s: %v", id, r.Err)
+		}
+	}
+	if got := strings.Join(alone, " "); got != "a-1 bad-1 a-2 b-1" {
+		t.Errorf("they were sent by themselves as %s", got)
+	}
+}

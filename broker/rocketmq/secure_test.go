@@ -2,7 +2,16 @@ package rocketmq_test
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -115,4 +124,66 @@ func TestAHostThatIsNotThereIsNamed(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "name.invalid:9876") || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("Open: %v", err)
 	}
+}
+
+func TestEventsTravelEncryptedToServersThatAnAuthorityHasSigned(t *testing.T) {
+	onlyWhenAll(t)
+	dir := t.TempDir()
+	authority := signed(t, dir)
+	settings := filepath.Join(dir, "tls.properties")
+	text := "tls.test.mode.enable=false\ntls.server.need.client.auth=none\ntls.server.keyPath=" + filepath.Join(dir, "server.key") + "\ntls.server.certPath=" + filepath.Join(dir, "server.pem") + "\n"
+	if err := os.WriteFile(settings, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SETTLE_ROCKETMQ_JVM", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dtls.config.file="+settings)
+	r := newRig(t, services.Up(t, []string{"rocketmq"})[0].URL())
+	plain := r.at
+	r.at += "?tls=true&tls_ca=" + authority
+	b := closing(t, r.open(t, r.config()))
+	published(t, b, events(r.topic, "k", 10, 1))
+	deliverTo(t, b, "readers", r.topic).await(t, 10)
+	_, err := rocketmq.Open(t.Context(), r.at+"&tls_name=another.example", r.config())
+	if err == nil || !strings.Contains(err.Error(), "another.example") || !strings.Contains(err.Error(), "tls_name") {
+		t.Errorf("a certificate that is for another name: %v", err)
+	}
+	r.at = plain
+	published(t, closing(t, r.open(t, r.config())), events(r.topic, "k", 10, 2)) // it speaks both
+}
+
+// signed makes an authority, whose file it returns, and a server's key and certificate.
+func signed(t *testing.T, dir string) string {
+	t.Helper()
+	file := func(name, kind string, der []byte, err error) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err == nil {
+			err = os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	authority := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "tests"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	server := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "server"}, NotBefore: authority.NotBefore, NotAfter: authority.NotAfter,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	own, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	file("server.key", "PRIVATE KEY", der, err)
+	der, err = x509.CreateCertificate(rand.Reader, server, authority, &key.PublicKey, own)
+	file("server.pem", "CERTIFICATE", der, err)
+	der, err = x509.CreateCertificate(rand.Reader, authority, authority, &own.PublicKey, own)
+	return file("authority.pem", "CERTIFICATE", der, err)
 }
