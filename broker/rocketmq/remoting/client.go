@@ -25,6 +25,9 @@ type Config struct {
 	// IdleFor is how long a connection is kept unused; servers end them after two
 	// minutes. Defaults to one minute.
 	IdleFor time.Duration
+	// Requests gets what servers ask of us, with the address of who asks. It must
+	// not block: answers to us wait behind it. Defaults to nothing.
+	Requests func(addr string, cmd Command)
 }
 
 func (c Config) withDefaults() Config {
@@ -36,6 +39,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = 5 * time.Second
+	}
+	if c.Requests == nil {
+		c.Requests = func(string, Command) {}
 	}
 	if c.IdleFor <= 0 {
 		c.IdleFor = time.Minute
@@ -163,7 +169,7 @@ func (c *Client) connect(ctx context.Context, p *place, addr string) (*conn, err
 			return nil, err
 		}
 	}
-	p.conn = newConn(wire)
+	p.conn = newConn(wire, func(cmd Command) { c.cfg.Requests(addr, cmd) })
 	return p.conn, nil
 }
 

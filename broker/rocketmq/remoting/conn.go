@@ -27,6 +27,8 @@ type conn struct {
 	// used is when something was last sent, in nanoseconds.
 	used atomic.Int64
 	gone chan struct{}
+	// requests gets what the server asks.
+	requests func(Command)
 	// reading ends with the connection.
 	reading sync.WaitGroup
 
@@ -36,8 +38,8 @@ type conn struct {
 	waiting map[int32]chan Answer
 }
 
-func newConn(wire net.Conn) *conn {
-	c := &conn{wire: wire, writing: make(chan struct{}, 1), gone: make(chan struct{}), waiting: map[int32]chan Answer{}}
+func newConn(wire net.Conn, requests func(Command)) *conn {
+	c := &conn{wire: wire, requests: requests, writing: make(chan struct{}, 1), gone: make(chan struct{}), waiting: map[int32]chan Answer{}}
 	c.used.Store(time.Now().UnixNano())
 	c.reading.Go(c.read)
 	return c
@@ -80,7 +82,8 @@ func (c *conn) read() {
 			return
 		}
 		if h.Flag&flagAnswer == 0 {
-			continue // a server's request: nothing here answers any
+			c.requests(Command{Code: h.Code, Fields: h.Fields, Body: body})
+			continue
 		}
 		c.mu.Lock()
 		to, is := c.waiting[h.Opaque]

@@ -19,6 +19,8 @@ type Sending struct {
 	Group, Topic, Broker string
 	Queue                int
 	Messages             []Outgoing
+	// Half is whether it is one half message, whose properties say so too.
+	Half bool
 }
 
 // Outgoing is one message: its body and its properties as they are stored.
@@ -44,6 +46,9 @@ func (c *Client) Send(ctx context.Context, addr string, s Sending) (Stored, erro
 		"e": strconv.Itoa(s.Queue), "f": "0", "g": strconv.FormatInt(time.Now().UnixMilli(), 10), "h": "0",
 		"j": "0", "k": "false", "l": "0", "m": "false", "n": s.Broker,
 	}}
+	if s.Half {
+		cmd.Fields["f"] = strconv.Itoa(sysHalf)
+	}
 	if len(s.Messages) == 1 {
 		cmd.Fields["i"], cmd.Body = s.Messages[0].Properties, s.Messages[0].Body
 	} else {
@@ -62,6 +67,9 @@ func (c *Client) Send(ctx context.Context, addr string, s Sending) (Stored, erro
 	}
 	return Stored{Offset: at, ID: a.Fields["msgId"]}, nil
 }
+
+// sysHalf is the flag of a half message.
+const sysHalf = 1 << 2
 
 // batchOverhead is what a message of several takes beside its body and properties.
 const batchOverhead = 22
