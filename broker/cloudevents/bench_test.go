@@ -14,7 +14,7 @@ func BenchmarkEncode(b *testing.B) {
 		b.Run(w.String(), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				w.Encode(Kafka, m)
+				w.Encode(Kafka, m, nil)
 			}
 		})
 	}
@@ -25,7 +25,7 @@ func BenchmarkRead(b *testing.B) {
 	m := settle.Message{ID: e.ID, Event: e, Epoch: 1, Source: "orders"}
 	for _, w := range []Wire{Envelope, Binary, Structured} {
 		b.Run(w.String(), func(b *testing.B) {
-			f := found(Kafka, w.Encode(Kafka, m))
+			f := found(Kafka, w.Encode(Kafka, m, nil))
 			b.ReportAllocs()
 			for b.Loop() {
 				r := settle.Record{Raw: f.Value, Headers: f.Headers}

@@ -11,7 +11,7 @@ func FuzzDecode(f *testing.F) {
 	e := ourEvent()
 	for _, b := range bindings() {
 		for _, w := range []Wire{Envelope, Binary, Structured} {
-			x := w.Encode(b, settle.Message{ID: e.ID, Event: e, Source: "orders"})
+			x := w.Encode(b, settle.Message{ID: e.ID, Event: e, Source: "orders"}, nil)
 			f.Add(int(b), x.Value, x.ContentType, "ce_id", "1", "settleheaders", `{"a":"b"}`)
 		}
 	}
@@ -43,7 +43,7 @@ func FuzzDecode(f *testing.F) {
 				continue // a field is longer than what we send
 			}
 			for _, w := range []Wire{Binary, Structured} {
-				again, _, err := b.Decode(found(b, w.Encode(b, m)))
+				again, _, err := b.Decode(found(b, w.Encode(b, m, nil)))
 				if err != nil {
 					t.Fatalf("%s: %v; it was %+v", w, err, r.Event)
 				}

@@ -98,7 +98,7 @@ func TestEveryFieldOfAnEventComesBackOverEveryBindingInBothModes(t *testing.T) {
 				if m.Validate() != nil {
 					t.Skip("no event that is sent")
 				}
-				got, is, err := b.Decode(found(b, w.Encode(b, m)))
+				got, is, err := b.Decode(found(b, w.Encode(b, m, nil)))
 				if err != nil {
 					t.Fatalf("decode: %v", err)
 				}
@@ -116,7 +116,7 @@ func TestARecordThatWasACloudEventIsAnEnvelopeAfterwards(t *testing.T) {
 	e := &settle.Event{ID: "e-1", Type: "order.created", AggregateID: "o 1 €", AggregateSeq: 4, BizKey: "b", Version: 2, Payload: []byte(`{"a": 1.10}`), Headers: map[string]string{"tenant": "x", "X-Odd": "y"}}
 	for name, b := range bindings() {
 		for _, w := range []Wire{Binary, Structured} {
-			f := found(b, w.Encode(b, settle.Message{ID: "e-1", Event: e, Epoch: 7, Source: "orders"}))
+			f := found(b, w.Encode(b, settle.Message{ID: "e-1", Event: e, Epoch: 7, Source: "orders"}, nil))
 			r := settle.Record{Raw: f.Value, Headers: f.Headers}
 			b.Read(&r, f.ContentType)
 			if r.DecodeErr != nil {
@@ -147,9 +147,21 @@ func TestAnEventThatIsAWholeEnvelopeIsUnpacked(t *testing.T) {
 		`{"eventId":"e-1","eventType":"order.created","aggregateId":"o-1","version":3,"payload":{"a":1}}`: `{"a":1}`,
 		`{"of":"another kind"}`: `{"of":"another kind"}`,
 	} {
-		got, _, err := Kafka.Decode(found(Kafka, Binary.Encode(Kafka, settle.Message{ID: "e-1", Event: whole(value)})))
+		got, _, err := Kafka.Decode(found(Kafka, Binary.Encode(Kafka, settle.Message{ID: "e-1", Event: whole(value)}, nil)))
 		if err != nil || string(got.Payload) != payload || got.ID != "e-1" || got.Headers["tenant"] != "x" {
 			t.Errorf("%s: %+v, %v", value, got, err)
+		}
+	}
+}
+
+// Found by FuzzDecode: a reader of the structured mode refuses a value that is
+// not UTF-8, or replaces its bytes.
+func TestJSONWithBytesThatAreNotUTF8ComesBackByteForByte(t *testing.T) {
+	e := &settle.Event{ID: "e-1", Type: "t", AggregateID: "o-1", Payload: []byte("{\"a\":\"\xbc\"}")}
+	for _, w := range []Wire{Binary, Structured} {
+		got, _, err := Kafka.Decode(found(Kafka, w.Encode(Kafka, settle.Message{ID: "e-1", Event: e}, nil)))
+		if err != nil || string(got.Payload) != string(e.Payload) {
+			t.Errorf("%s: %+v, %v", w, got, err)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func TestTheOfficialSDKReadsWhatWeWrite(t *testing.T) {
 	for _, b := range []Binding{Kafka, NATS} {
 		for _, w := range []Wire{Binary, Structured} {
 			e := ourEvent()
-			x := w.Encode(b, settle.Message{ID: e.ID, Event: e, Source: "order-service"})
+			x := w.Encode(b, settle.Message{ID: e.ID, Event: e, Source: "order-service"}, nil)
 			got, err := binding.ToEvent(context.Background(), messageOf(t, b, x))
 			if err != nil {
 				t.Fatalf("binding %d, %s: %v", b, w, err)
@@ -88,7 +88,7 @@ func TestTheOfficialSDKReadsWhatWeWrite(t *testing.T) {
 func TestEverySourceIsOneToTheSDK(t *testing.T) {
 	for _, source := range []string{"", "orders", "the orders, of €", "1:b", "https://orders.example/a?b#c", "%", "a:b c"} {
 		e := ourEvent()
-		x := Structured.Encode(Kafka, settle.Message{ID: e.ID, Event: e, Source: source})
+		x := Structured.Encode(Kafka, settle.Message{ID: e.ID, Event: e, Source: source}, nil)
 		got, err := binding.ToEvent(context.Background(), messageOf(t, Kafka, x))
 		if err != nil || got.Validate() != nil {
 			t.Errorf("%q: %v, %v", source, err, got)

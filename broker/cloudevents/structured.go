@@ -28,8 +28,8 @@ func isCloudEvents(contentType string) bool {
 const structuredRoom = 384
 
 // appendStructured appends e in the JSON format. JSON data is embedded byte for
-// byte; any other, and JSON with white space around it, which a reader would
-// lose, is base64.
+// byte; any other is base64, and so is JSON that a reader would lose something of:
+// white space around it, or bytes that are not UTF-8.
 func appendStructured(dst []byte, e *settle.Event, source string) []byte {
 	dst = slices.Grow(dst, structuredRoom+len(e.Payload)*4/3)
 	for i, a := range attributesOf(e, source) {
@@ -42,7 +42,7 @@ func appendStructured(dst []byte, e *settle.Event, source string) []byte {
 	dst = appendString(dst, contentTypeOf(e))
 	switch {
 	case len(e.Payload) == 0:
-	case settle.IsJSON(e.ContentType) && len(bytes.TrimSpace(e.Payload)) == len(e.Payload):
+	case settle.IsJSON(e.ContentType) && len(bytes.TrimSpace(e.Payload)) == len(e.Payload) && utf8.Valid(e.Payload):
 		dst = append(dst, `,"data":`...)
 		dst = append(dst, e.Payload...)
 	default:

@@ -57,19 +57,20 @@ type Encoded struct {
 	Value []byte
 }
 
-// Encode returns m as it travels over b. m must be one that Validate accepts.
+// Encode returns m as it travels over b, with its value in buf, which may be nil,
+// as far as that has room. m must be one that Validate accepts.
 // Settle's own headers (settle-*) go along in each form, for brokers route by
 // them, and so does the W3C trace context.
-func (w Wire) Encode(b Binding, m settle.Message) Encoded {
+func (w Wire) Encode(b Binding, m settle.Message, buf []byte) Encoded {
 	if w == Envelope {
-		return Encoded{Headers: settle.WireHeaders(m), ContentType: settle.ContentTypeJSON, Value: settle.AppendEnvelope(nil, m.Event)}
+		return Encoded{Headers: settle.WireHeaders(m), ContentType: settle.ContentTypeJSON, Value: settle.AppendEnvelope(buf, m.Event)}
 	}
 	e := unpacked(m.Event)
 	headers := ownHeaders(m)
 	if w == Structured || isCloudEvents(e.ContentType) { // which binary mode would have read as the event's own form
-		return b.structured(e, m.Source, headers)
+		return b.structured(e, m.Source, headers, buf)
 	}
-	return b.binary(e, m.Source, headers)
+	return b.binary(e, m.Source, headers, buf)
 }
 
 // unpacked returns the event that a whole envelope holds. What is no envelope of
@@ -88,17 +89,17 @@ func unpacked(e *settle.Event) *settle.Event {
 	return in
 }
 
-func (b Binding) structured(e *settle.Event, source string, headers [][2]string) Encoded {
+func (b Binding) structured(e *settle.Event, source string, headers [][2]string, buf []byte) Encoded {
 	switch b {
 	case Kafka, RocketMQ:
 		headers = append(headers, [2]string{headerContentType, contentTypeStructured})
 	case NATS:
 		headers = append(headers, [2]string{headerContentTypeNATS, contentTypeStructured})
 	}
-	return Encoded{Headers: headers, ContentType: contentTypeStructured, Value: appendStructured(nil, e, source)}
+	return Encoded{Headers: headers, ContentType: contentTypeStructured, Value: appendStructured(buf, e, source)}
 }
 
-func (b Binding) binary(e *settle.Event, source string, headers [][2]string) Encoded {
+func (b Binding) binary(e *settle.Event, source string, headers [][2]string, buf []byte) Encoded {
 	prefix := b.prefix()
 	contentType := contentTypeOf(e)
 	switch b {
@@ -113,7 +114,10 @@ func (b Binding) binary(e *settle.Event, source string, headers [][2]string) Enc
 		}
 		headers = append(headers, [2]string{prefix + a[0], a[1]})
 	}
-	return Encoded{Headers: headers, ContentType: contentType, Value: append(make([]byte, 0, len(e.Payload)), e.Payload...)}
+	if buf == nil {
+		buf = make([]byte, 0, len(e.Payload)) // not nil, even if there is no payload
+	}
+	return Encoded{Headers: headers, ContentType: contentType, Value: append(buf, e.Payload...)}
 }
 
 func contentTypeOf(e *settle.Event) string {

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/broker/cloudevents"
 )
 
 const (
@@ -69,6 +70,9 @@ func Open(ctx context.Context, url string, cfg Config) (*Broker, error) {
 	}
 	cfg = cfg.withDefaults()
 	cfg.Fence = cfg.Fence || at.fence
+	if cfg.Wire == cloudevents.Envelope {
+		cfg.Wire = at.wire
+	}
 	b := &Broker{cfg: cfg, at: at, link: newLink(cfg.Log), busy: make(chan struct{}, maxProducers), fences: map[led]*fence{}, declared: map[string]bool{}}
 	b.life, b.close = context.WithCancelCause(context.Background())
 	b.end, b.cut = context.WithCancel(context.Background())

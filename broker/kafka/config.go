@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net"
 	"time"
+
+	"github.com/settlemq/settle/broker/cloudevents"
 )
 
 // Config shapes a Broker. The zero value works against topics that exist.
@@ -57,6 +59,9 @@ type Config struct {
 	// Name is the client id, shown by the cluster's monitoring and counted by
 	// its quotas. Defaults to "settle".
 	Name string
+	// Wire is the form in which events are written; every form is read. Defaults to
+	// what the URL says, else to Settle's envelope.
+	Wire cloudevents.Wire
 	// Dial makes connections; where the URL says so, TLS is spoken over them.
 	// Defaults to TCP.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)

@@ -11,10 +11,9 @@ import (
 // headerMessageID carries the id that is the same on every retry.
 const headerMessageID = "settle-message-id"
 
-// encodeHeaders returns m's headers as text in UTF-8, which Spring Kafka's
-// header mapper reads as strings.
-func encodeHeaders(m settle.Message) []kgo.RecordHeader {
-	pairs := settle.WireHeaders(m)
+// encodeHeaders returns headers of m as text in UTF-8, which Spring Kafka's header
+// mapper reads as strings.
+func encodeHeaders(m settle.Message, pairs [][2]string) []kgo.RecordHeader {
 	if m.ID != m.Event.ID {
 		pairs = append(pairs, [2]string{headerMessageID, m.ID})
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/bridge"
+	"github.com/settlemq/settle/broker/cloudevents"
 	"github.com/settlemq/settle/broker/internal/deadletter"
 )
 
@@ -32,7 +33,7 @@ func (s *letterSource) letter(topic [16]byte, r *kgo.Record) bridge.Letter {
 		Position: r.Offset, Raw: r.Value, Headers: letterHeaders(r.Headers), Key: deadletter.Text(string(r.Key)), RecordedAt: recordedAt(r),
 		At: settle.Coordinates{Topic: r.Topic, Partition: int(r.Partition), Offset: r.Offset},
 	}
-	l.Record.Event, l.Record.DecodeErr = settle.DecodeEnvelope(r.Value, decodeHeaders(r.Headers))
+	l.Record.Event, _, l.Record.DecodeErr = cloudevents.Kafka.Decode(cloudevents.Found{Value: r.Value, Headers: decodeHeaders(r.Headers), Key: string(r.Key)})
 	switch {
 	case l.Record.DecodeErr == nil:
 		l.Record.Event.Topic = l.From.Topic

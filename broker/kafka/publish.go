@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/broker/cloudevents"
 )
 
 // recordOverhead is what a batch of one record takes beside value, key and
@@ -200,7 +201,8 @@ func (p *publication) record(i int) (*kgo.Record, error) {
 	if why := badTopic(name); why != "" {
 		return nil, noTopic(name, why)
 	}
-	r := &kgo.Record{Topic: name, Key: []byte(m.Event.Key()), Value: settle.AppendEnvelope(nil, m.Event), Headers: encodeHeaders(m)}
+	x := p.b.cfg.Wire.Encode(cloudevents.Kafka, m, nil)
+	r := &kgo.Record{Topic: name, Key: []byte(m.Event.Key()), Value: x.Value, Headers: encodeHeaders(m, x.Headers)}
 	if size := sizeOf(r) - recordCost; size > p.b.cfg.MaxRecordBytes {
 		return nil, settle.TooLarge(m.Event, size, p.b.cfg.MaxRecordBytes)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/broker/cloudevents"
 )
 
 const (
@@ -108,18 +109,18 @@ func (m *member) consuming() []kgo.Opt {
 
 // record decodes what was read.
 func record(r *kgo.Record) settle.Record {
-	headers := decodeHeaders(r.Headers)
-	e, err := settle.DecodeEnvelope(r.Value, headers)
-	switch {
-	case err == nil:
-		e.Topic = r.Topic
-	case r.Value == nil:
-		err = errors.New("a tombstone: the record has no value, which deletes its key from a compacted topic and is no event")
-	}
-	return settle.Record{
-		Position: r.Offset, Event: e, DecodeErr: err, Raw: r.Value, Headers: headers, Key: string(r.Key), RecordedAt: recordedAt(r),
+	found := settle.Record{
+		Position: r.Offset, Raw: r.Value, Headers: decodeHeaders(r.Headers), Key: string(r.Key), RecordedAt: recordedAt(r),
 		At: settle.Coordinates{Topic: r.Topic, Partition: int(r.Partition), Offset: r.Offset},
 	}
+	cloudevents.Kafka.Read(&found, "")
+	switch {
+	case found.Event != nil:
+		found.Event.Topic = r.Topic
+	case r.Value == nil:
+		found.DecodeErr = errors.New("a tombstone: the record has no value, which deletes its key from a compacted topic and is no event")
+	}
+	return found
 }
 
 // recordedAt is the time of a record. Kafka takes -1 for none; any other that is

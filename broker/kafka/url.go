@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
+	"github.com/settlemq/settle/broker/cloudevents"
 	"github.com/settlemq/settle/broker/internal/brokerurl"
 )
 
@@ -19,6 +20,8 @@ type address struct {
 	sasl  sasl.Mechanism
 	tls   *tls.Config
 	fence bool
+	// wire is what events are written as.
+	wire cloudevents.Wire
 }
 
 // CheckURL reports what is wrong with a URL, without showing any of it that
@@ -33,6 +36,7 @@ func CheckURL(rawURL string) error {
 //
 //	sasl=MECHANISM    scram-sha-512, the default with a user, scram-sha-256 or plain
 //	fence=true        publish in transactions that keep a replaced relay out; see Config.Fence
+//	wire=NAME         what events are written as: envelope, the default, cloudevents-binary or cloudevents-structured
 func parseURL(rawURL string) (address, error) {
 	a, found, err := splitURL(rawURL)
 	if err == nil {
@@ -46,7 +50,10 @@ func splitURL(rawURL string) (a address, found brokerurl.URL, err error) {
 	if !ok {
 		return a, found, errors.New("a URL of Kafka begins with kafka://")
 	}
-	if found, err = (brokerurl.Form{Options: []string{"sasl", "fence"}}).Parse(rest); err != nil {
+	if found, err = (brokerurl.Form{Options: []string{"sasl", "fence", "wire"}}).Parse(rest); err != nil {
+		return a, found, err
+	}
+	if a.wire, err = cloudevents.ParseWire(found.Options.Get("wire")); err != nil {
 		return a, found, err
 	}
 	fence := found.Options.Get("fence")

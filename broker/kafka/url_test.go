@@ -18,6 +18,7 @@ func TestAURLOfKafkaIsReadOrSaysWhatIsWrongWithoutItsSecret(t *testing.T) {
 		"kafka://":                                          `"" is not host:port`,
 		"kafka://h:9092/topic":                              "there is a path",
 		"kafka://h:9092?ssl=true":                           `no option "ssl"; there are tls, tls_ca, tls_name, sasl`,
+		"kafka://h:9092?wire=avro":                          `no wire "avro"; there are envelope, cloudevents-binary and cloudevents-structured`,
 		"kafka://h:9092?tls=yes":                            "true or false",
 		"kafka://h:9092?tls=true&tls=true":                  "twice",
 		"kafka://h:9092?tls_ca=/x":                          "tls=true is not there",

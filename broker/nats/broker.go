@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/broker/cloudevents"
 )
 
 // reconnectWait is short because every try is one dial of one server, and a
@@ -60,6 +61,9 @@ func Open(ctx context.Context, url string, cfg Config) (*Broker, error) {
 	cfg = cfg.withDefaults()
 	if cfg.Replicas == 0 {
 		cfg.Replicas = at.replicas
+	}
+	if cfg.Wire == cloudevents.Envelope {
+		cfg.Wire = at.wire
 	}
 	b := &Broker{cfg: cfg, link: newLink(), topics: map[string]*topic{}}
 	b.life, b.close = context.WithCancelCause(context.Background())

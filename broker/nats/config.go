@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/settlemq/settle/broker/cloudevents"
 )
 
 // Config shapes a Broker. The zero value works against topics that exist.
@@ -40,6 +42,9 @@ type Config struct {
 	// InProcess connects to a server in this process, whatever host and port the URL
 	// names: it carries the token. Defaults to none.
 	InProcess nats.InProcessConnProvider
+	// Wire is the form in which events are written; every form is read. Defaults to
+	// what the URL says, else to Settle's envelope.
+	Wire cloudevents.Wire
 	// Dial makes connections, for tests that stand between. Defaults to TCP.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Log takes warnings. Defaults to none.

@@ -19,8 +19,7 @@ const (
 )
 
 // encodeHeaders returns m's headers and how many bytes they take on the wire.
-func encodeHeaders(m settle.Message, stream string) (nats.Header, int) {
-	pairs := settle.WireHeaders(m)
+func encodeHeaders(m settle.Message, pairs [][2]string, stream string) (nats.Header, int) {
 	header := make(nats.Header, len(pairs)+5)
 	values := make([]string, 0, len(pairs)+3)
 	size := len("NATS/1.0\r\n\r\n")

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/broker/cloudevents"
 )
 
 const (
@@ -149,8 +150,9 @@ func (p *publication) outgoing(t *topic, from, to int) []outgoing {
 // that is too large is refused.
 func (p *publication) encode(t *topic, o outgoing, buf []byte) (*nats.Msg, int, error) {
 	m := p.batch[o.index]
-	header, size := encodeHeaders(m, t.stream)
-	data := settle.AppendEnvelope(buf, m.Event)
+	x := p.b.cfg.Wire.Encode(cloudevents.NATS, m, buf)
+	header, size := encodeHeaders(m, x.Headers, t.stream)
+	data := x.Value
 	size += len(data)
 	if limit := int(p.b.nc.MaxPayload()) - roomForBatch; size > limit {
 		return nil, size, settle.TooLarge(m.Event, size, limit)

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/broker/cloudevents"
 )
 
 // endFor is how long the end of a stream is good for all partitions' idle
@@ -76,7 +77,7 @@ func eventIDAt(ctx context.Context, stream jetstream.Stream, seq int64) (id stri
 	if err != nil {
 		return "", false, fmt.Errorf("read record %d: %w", seq, err)
 	}
-	e, err := settle.DecodeEnvelope(m.Data, decodeHeaders(m.Header))
+	e, _, err := cloudevents.NATS.Decode(cloudevents.Found{Value: m.Data, Headers: decodeHeaders(m.Header)})
 	if err != nil {
 		return "", true, nil // foreign: it has no id
 	}
@@ -115,7 +116,7 @@ func (t *topic) record(m *nats.Msg, md *nats.MsgMetadata) settle.Record {
 		Position: int64(md.Sequence.Stream), Raw: m.Data, Headers: decodeHeaders(m.Header),
 		RecordedAt: md.Timestamp, At: t.at(m.Subject, int64(md.Sequence.Stream)),
 	}
-	r.Event, r.DecodeErr = settle.DecodeEnvelope(m.Data, r.Headers)
+	cloudevents.NATS.Read(&r, "")
 	if r.Event != nil {
 		r.Key, r.Event.Topic = r.Event.Key(), t.name
 	} else {

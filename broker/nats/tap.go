@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/broker/cloudevents"
 )
 
 // Tap reaches a topic's stream without anything that Publish and Subscribe
@@ -156,7 +157,7 @@ func tapped(topic string, m jetstream.Msg, meta *jetstream.MsgMetadata) settle.R
 		Position: int64(meta.Sequence.Stream), Raw: m.Data(), Headers: decodeHeaders(m.Headers()), RecordedAt: meta.Timestamp,
 		At: settle.Coordinates{Topic: topic, Partition: partition, Offset: int64(meta.Sequence.Stream)},
 	}
-	r.Event, r.DecodeErr = settle.DecodeEnvelope(r.Raw, r.Headers)
+	cloudevents.NATS.Read(&r, "")
 	return r
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/settlemq/settle/broker/cloudevents"
 	"github.com/settlemq/settle/broker/internal/brokerurl"
 )
 
@@ -22,6 +23,8 @@ type address struct {
 	monitors []string
 	// replicas of a topic that is made; 0 leaves it to the number of servers.
 	replicas int
+	// wire is what events are written as.
+	wire cloudevents.Wire
 }
 
 // IsURL tells a URL of NATS by its beginning: several hosts are no URL to other
@@ -42,6 +45,7 @@ func CheckURL(rawURL string) error {
 //	nkey=/path        a file that holds the seed of an nkey in place of a user
 //	replicas=N        copies of a topic that is made: 1, 3 or 5; by default 3 in a cluster, else 1
 //	monitor=http://host:port   the monitoring address of a server, for settle doctor; may stand once for each server
+//	wire=NAME         what events are written as: envelope, the default, cloudevents-binary or cloudevents-structured
 func parseURL(rawURL string) (address, error) {
 	a, found, err := splitURL(rawURL)
 	if err != nil {
@@ -72,8 +76,11 @@ func splitURL(rawURL string) (a address, found brokerurl.URL, err error) {
 	if !ok {
 		return a, found, errors.New("a URL of NATS begins with nats://")
 	}
-	form := brokerurl.Form{Options: []string{"creds", "nkey", "replicas", "monitor"}, Many: []string{"monitor"}, Login: "token or user"}
+	form := brokerurl.Form{Options: []string{"creds", "nkey", "replicas", "monitor", "wire"}, Many: []string{"monitor"}, Login: "token or user"}
 	if found, err = form.Parse(rest); err != nil {
+		return a, found, err
+	}
+	if a.wire, err = cloudevents.ParseWire(found.Options.Get("wire")); err != nil {
 		return a, found, err
 	}
 	for _, h := range found.Hosts {

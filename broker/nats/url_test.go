@@ -18,6 +18,7 @@ func TestAURLOfNATSIsReadOrSaysWhatIsWrongWithoutItsSecret(t *testing.T) {
 		"nats://canary@":                                        `"" is not host:port`,
 		"nats://h:4222/topic":                                   "there is a path",
 		"nats://h:4222?ssl=true":                                `no option "ssl"; there are tls, tls_ca, tls_name, creds, nkey, replicas, monitor`,
+		"nats://h:4222?wire=avro":                               `no wire "avro"; there are envelope, cloudevents-binary and cloudevents-structured`,
 		"nats://h:4222?tls=yes":                                 "true or false",
 		"nats://h:4222?tls=true&tls=true":                       "twice",
 		"nats://h:4222?tls_ca=/x":                               "tls=true is not there",

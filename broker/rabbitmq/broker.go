@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/broker/cloudevents"
 )
 
 const (
@@ -68,6 +69,9 @@ func Open(ctx context.Context, url string, cfg Config) (*Broker, error) {
 	at, err := parseURL(url)
 	if err != nil {
 		return nil, err
+	}
+	if cfg.Wire == cloudevents.Envelope {
+		cfg.Wire = at.wire
 	}
 	b := newBroker(at, cfg)
 	b.publishing, b.consuming = newLink(b, "publishing"), newLink(b, "consuming")

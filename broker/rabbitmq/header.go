@@ -7,8 +7,6 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"github.com/settlemq/settle"
 )
 
 const (
@@ -19,9 +17,7 @@ const (
 	maxHeaderName = 128
 )
 
-// encodeHeaders returns m's headers and their bytes.
-func encodeHeaders(m settle.Message) (amqp.Table, int) { return encodePairs(settle.WireHeaders(m)) }
-
+// encodePairs returns headers and their bytes.
 func encodePairs(pairs [][2]string) (amqp.Table, int) {
 	headers := make(amqp.Table, len(pairs)+1)
 	size := 0

@@ -12,6 +12,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/bridge"
+	"github.com/settlemq/settle/broker/cloudevents"
 	"github.com/settlemq/settle/broker/internal/deadletter"
 )
 
@@ -38,7 +39,7 @@ func (s *letterSource) letter(a arrival) bridge.Letter {
 	if l.Record.Raw == nil {
 		l.Record.Raw = []byte{}
 	}
-	l.Record.Event, l.Record.DecodeErr = settle.DecodeEnvelope(a.Body, decodeHeaders(a.Headers))
+	l.Record.Event, _, l.Record.DecodeErr = cloudevents.AMQP.Decode(cloudevents.Found{Value: a.Body, Headers: decodeHeaders(a.Headers), ContentType: a.ContentType})
 	if l.Record.DecodeErr != nil {
 		l.Class = settle.ClassDecode
 	} else {

@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/broker/cloudevents"
 )
 
 // propertyOverhead is what a message takes beside body, headers and texts.
@@ -217,13 +218,14 @@ func (p *publication) failRest(err error) {
 // by which queues of others can be bound; the key is in a header.
 func (b *Broker) encode(m settle.Message) (amqp.Publishing, error) {
 	e := m.Event
-	headers, size := encodeHeaders(m)
-	body := settle.AppendEnvelope(nil, e)
+	x := b.cfg.Wire.Encode(cloudevents.AMQP, m, nil)
+	headers, size := encodePairs(x.Headers)
+	body := x.Value
 	at := e.AppendedAt
 	if at.IsZero() {
 		at = e.OccurredAt
 	}
-	size += len(body) + len(m.ID) + len(e.Type) + len(m.Source) + propertyOverhead
+	size += len(body) + len(m.ID) + len(e.Type) + len(m.Source) + len(x.ContentType) + propertyOverhead
 	if size > b.cfg.MaxRecordBytes {
 		return amqp.Publishing{}, &settle.PublishError{Scope: settle.ScopeRecord, Err: settle.Permanent(fmt.Errorf("it has %d bytes, and at most %d are sent", size, b.cfg.MaxRecordBytes))}
 	}
@@ -231,7 +233,7 @@ func (b *Broker) encode(m settle.Message) (amqp.Publishing, error) {
 		return amqp.Publishing{}, tooLong(m)
 	}
 	return amqp.Publishing{
-		Headers: headers, ContentType: settle.ContentTypeJSON, DeliveryMode: amqp.Persistent,
+		Headers: headers, ContentType: x.ContentType, DeliveryMode: amqp.Persistent,
 		MessageId: m.ID, Type: e.Type, AppId: m.Source, Timestamp: at, Body: body,
 	}, nil
 }

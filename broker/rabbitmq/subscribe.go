@@ -8,6 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/broker/cloudevents"
 )
 
 // defaultRecords and defaultBytes bound a delivery.
@@ -54,17 +55,15 @@ func (b *Broker) Subscribe(ctx context.Context, s settle.Subscription, sink sett
 // record decodes what was delivered. RabbitMQ has no time and no position of
 // it: the position is counted here.
 func record(at place, position int64, d amqp.Delivery) settle.Record {
-	headers := decodeHeaders(d.Headers)
-	e, err := settle.DecodeEnvelope(d.Body, headers)
-	if err == nil {
-		e.Topic = at.topic
+	r := settle.Record{Position: position, Raw: d.Body, Headers: decodeHeaders(d.Headers), At: settle.Coordinates{Topic: at.topic, Partition: at.number}}
+	key, is := r.Headers[settle.HeaderAggregateID]
+	r.Key = key
+	cloudevents.AMQP.Read(&r, d.ContentType)
+	if r.Event != nil {
+		r.Event.Topic = at.topic
 	}
-	key, is := headers[settle.HeaderAggregateID]
 	if !is {
-		key = d.RoutingKey
+		r.Key = d.RoutingKey
 	}
-	return settle.Record{
-		Position: position, Event: e, DecodeErr: err, Raw: d.Body, Headers: headers, Key: key,
-		At: settle.Coordinates{Topic: at.topic, Partition: at.number},
-	}
+	return r
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/settlemq/settle/broker/cloudevents"
 	"github.com/settlemq/settle/broker/internal/brokerurl"
 )
 
@@ -17,6 +18,8 @@ type address struct {
 	tls                   *tls.Config
 	// management is where the HTTP API is, or empty.
 	management string
+	// wire is what events are written as.
+	wire cloudevents.Wire
 }
 
 // IsURL reports whether a URL begins as one of RabbitMQ's does.
@@ -37,6 +40,7 @@ func CheckURL(rawURL string) error {
 // package brokerurl) and
 //
 //	management=URL    the management API, http(s)://host:port, which settle doctor asks as the same user
+//	wire=NAME         what events are written as: envelope, the default, cloudevents-binary or cloudevents-structured
 func parseURL(rawURL string) (address, error) {
 	a, found, err := splitURL(rawURL)
 	if err == nil {
@@ -50,7 +54,10 @@ func splitURL(rawURL string) (a address, found brokerurl.URL, err error) {
 		return a, found, errors.New("a URL of RabbitMQ begins with rabbitmq://, amqp:// or amqps://")
 	}
 	scheme, rest, _ := strings.Cut(rawURL, "://")
-	if found, err = (brokerurl.Form{Options: []string{"management"}, Secure: scheme == "amqps"}).Parse(rest); err != nil {
+	if found, err = (brokerurl.Form{Options: []string{"management", "wire"}, Secure: scheme == "amqps"}).Parse(rest); err != nil {
+		return a, found, err
+	}
+	if a.wire, err = cloudevents.ParseWire(found.Options.Get("wire")); err != nil {
 		return a, found, err
 	}
 	a.hosts, a.user, a.password = found.Hosts, found.User, found.Password

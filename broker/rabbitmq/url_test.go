@@ -21,6 +21,7 @@ func TestAURLOfRabbitMQIsReadOrSaysWhatIsWrongWithoutItsSecret(t *testing.T) {
 		"rabbitmq://ann:canary@h:5672/%":                                    "virtual host can't be read",
 		"rabbitmq://ann:canary%@h:5672":                                     "password can't be read",
 		"rabbitmq://ann:canary@h:5672?ssl=true":                             `no option "ssl"; there are tls, tls_ca, tls_name, management`,
+		"rabbitmq://ann:canary@h:5672?wire=avro":                            `no wire "avro"; there are envelope, cloudevents-binary and cloudevents-structured`,
 		"rabbitmq://ann:canary@h:5672?tls=yes":                              "true or false",
 		"rabbitmq://ann:canary@h:5672?tls=true&tls=true":                    "twice",
 		"rabbitmq://ann:canary@h:5672?tls_ca=/x":                            "tls=true is not there",

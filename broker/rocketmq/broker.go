@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/broker/cloudevents"
 	"github.com/settlemq/settle/broker/rocketmq/remoting"
 )
 
@@ -56,6 +57,9 @@ func Open(ctx context.Context, url string, cfg Config) (*Broker, error) {
 	at, err := parseURL(url)
 	if err != nil {
 		return nil, fmt.Errorf("connect to broker: %w", err)
+	}
+	if cfg.Wire == cloudevents.Envelope {
+		cfg.Wire = at.wire
 	}
 	b := newBroker(at, cfg)
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net"
 	"time"
+
+	"github.com/settlemq/settle/broker/cloudevents"
 )
 
 // Config shapes a Broker. The zero value works against topics that exist.
@@ -36,6 +38,9 @@ type Config struct {
 	RouteEvery time.Duration
 	// Name is the producer group that brokers see. Defaults to "settle".
 	Name string
+	// Wire is the form in which events are written; every form is read. Defaults to
+	// what the URL says, else to Settle's envelope.
+	Wire cloudevents.Wire
 	// Dial makes connections, which are encrypted where the URL says so. Defaults to
 	// TCP.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)

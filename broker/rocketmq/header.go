@@ -52,8 +52,8 @@ func isServers(name string) bool {
 	return strings.HasPrefix(name, "TIMER_") || strings.HasPrefix(name, "__") || strings.HasPrefix(name, "rocketmq.") || slices.Contains(serversOwn, name)
 }
 
-// appendProperties appends m's headers, and what RocketMQ's tools find it by.
-func appendProperties(dst []byte, m settle.Message) []byte {
+// appendProperties appends headers of m, and what RocketMQ's tools find it by.
+func appendProperties(dst []byte, m settle.Message, pairs [][2]string) []byte {
 	e := m.Event
 	dst = appendProperty(dst, propertyID, m.ID)
 	dst = appendProperty(dst, propertyKeys, keysOf(e))
@@ -63,7 +63,7 @@ func appendProperties(dst []byte, m settle.Message) []byte {
 	dst = appendProperty(dst, propertySharding, e.Key())
 	dst = appendProperty(dst, propertyShardingNew, e.Key())
 	var exact map[string]string
-	for _, p := range settle.WireHeaders(m) {
+	for _, p := range pairs {
 		if isServers(p[0]) || p[1] == "" || hasControl(p[0]) || hasControl(p[1]) {
 			if exact == nil {
 				exact = map[string]string{}

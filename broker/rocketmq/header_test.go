@@ -15,7 +15,7 @@ func TestHeadersThatTheBrokerWouldActOnOrNotKeepArriveAsTheyWere(t *testing.T) {
 		"__SHARDINGKEY": "mine", "empty": "", "Case": "1", "case": "2", "equals": "a=b", "euro": "€",
 	}
 	m := settle.Message{ID: "e-1#2", Source: "shop", Event: &settle.Event{ID: "e-1", Type: "order.created", AggregateID: "o 1", BizKey: "B-1", Headers: headers}}
-	properties := decodeProperties(string(appendProperties(nil, m)))
+	properties := decodeProperties(string(appendProperties(nil, m, settle.WireHeaders(m))))
 	for name, want := range map[string]string{
 		"UNIQ_KEY": "e-1#2", "KEYS": "e-1 B-1", "TAGS": "order.created", "SHARDING_KEY": "o 1", "__SHARDINGKEY": "o 1",
 	} {
@@ -38,7 +38,7 @@ func TestHeadersThatTheBrokerWouldActOnOrNotKeepArriveAsTheyWere(t *testing.T) {
 func TestWhatIsNoTagOrKeyIsNotMadeOne(t *testing.T) {
 	for _, text := range []string{"", "a||b", "a|b", "*", "a b"} {
 		m := settle.Message{ID: "e", Event: &settle.Event{ID: "e", Type: text, AggregateID: "k"}}
-		if tag, is := decodeProperties(string(appendProperties(nil, m)))["TAGS"]; is {
+		if tag, is := decodeProperties(string(appendProperties(nil, m, settle.WireHeaders(m))))["TAGS"]; is {
 			t.Errorf("type %q is the tag %q", text, tag)
 		}
 	}

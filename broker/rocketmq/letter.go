@@ -9,6 +9,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/bridge"
+	"github.com/settlemq/settle/broker/cloudevents"
 	"github.com/settlemq/settle/broker/internal/deadletter"
 	"github.com/settlemq/settle/broker/rocketmq/remoting"
 )
@@ -49,7 +50,7 @@ func (s *letterSource) letter(at bridge.Place, m remoting.Message) bridge.Letter
 		At: settle.Coordinates{Topic: m.Topic, Partition: at.Partition, Offset: m.Offset},
 	}
 	if m.BodyErr == nil {
-		l.Record.Event, l.Record.DecodeErr = settle.DecodeEnvelope(m.Body, headersOf(properties))
+		l.Record.Event, _, l.Record.DecodeErr = cloudevents.RocketMQ.Decode(cloudevents.Found{Value: m.Body, Headers: headersOf(properties), Key: keyOf(properties)})
 	} else {
 		l.Record.DecodeErr = m.BodyErr
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/broker/cloudevents"
 	"github.com/settlemq/settle/broker/rocketmq/remoting"
 )
 
@@ -147,11 +148,12 @@ func (b *Broker) encode(m settle.Message) (remoting.Outgoing, error) {
 	if err := m.Validate(); err != nil {
 		return remoting.Outgoing{}, err
 	}
-	properties := appendProperties(make([]byte, 0, 512), m)
+	x := b.cfg.Wire.Encode(cloudevents.RocketMQ, m, nil)
+	properties := appendProperties(make([]byte, 0, 512), m, x.Headers)
 	if len(properties) > maxProperties {
 		return remoting.Outgoing{}, &settle.PublishError{Scope: settle.ScopeRecord, Err: settle.Permanent(fmt.Errorf("its headers take %d bytes, and RocketMQ has room for %d", len(properties), maxProperties))}
 	}
-	body := settle.AppendEnvelope(nil, m.Event)
+	body := x.Value
 	if len(body) > b.cfg.MaxRecordBytes {
 		return remoting.Outgoing{}, settle.TooLarge(m.Event, len(body), b.cfg.MaxRecordBytes)
 	}

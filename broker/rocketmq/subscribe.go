@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/broker/cloudevents"
 	"github.com/settlemq/settle/broker/internal/claims"
 	"github.com/settlemq/settle/broker/rocketmq/remoting"
 )
@@ -147,7 +148,7 @@ func record(topic string, partition int, m remoting.Message) settle.Record {
 	if r.DecodeErr = m.BodyErr; r.DecodeErr != nil {
 		return r
 	}
-	if r.Event, r.DecodeErr = settle.DecodeEnvelope(m.Body, r.Headers); r.Event != nil {
+	if cloudevents.RocketMQ.Read(&r, ""); r.Event != nil {
 		r.Key, r.Event.Topic = r.Event.Key(), topic
 	}
 	return r

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/settlemq/settle/broker/cloudevents"
 	"github.com/settlemq/settle/broker/internal/brokerurl"
 )
 
@@ -15,6 +16,8 @@ type address struct {
 	tls               *tls.Config
 	// any is whether keys of a node that is down move to others.
 	any bool
+	// wire is what events are written as.
+	wire cloudevents.Wire
 }
 
 const scheme = "rocketmq://"
@@ -35,6 +38,7 @@ func CheckURL(rawURL string) error {
 // and
 //
 //	any=true          the keys of a node that is down go to others, which breaks their order; false by default
+//	wire=NAME         what events are written as: envelope, the default, cloudevents-binary or cloudevents-structured
 func parseURL(rawURL string) (address, error) {
 	a, found, err := splitURL(rawURL)
 	if err == nil {
@@ -48,7 +52,10 @@ func splitURL(rawURL string) (a address, found brokerurl.URL, err error) {
 	if !ok {
 		return a, found, errors.New("a URL of RocketMQ begins with " + scheme)
 	}
-	if found, err = (brokerurl.Form{Options: []string{"any"}, Login: "access key"}).Parse(rest); err != nil {
+	if found, err = (brokerurl.Form{Options: []string{"any", "wire"}, Login: "access key"}).Parse(rest); err != nil {
+		return a, found, err
+	}
+	if a.wire, err = cloudevents.ParseWire(found.Options.Get("wire")); err != nil {
 		return a, found, err
 	}
 	a.servers, a.accessKey, a.secret = found.Hosts, found.User, found.Password
