@@ -70,3 +70,17 @@ func TestAMasterThatWaitsForNobodyAcknowledgesWhatItsSlaveDoesNotHaveAndIsNamed(
 	doctortest.Says(t, by, "flush_disk", doctor.Warn, "ASYNC_FLUSH", "SYNC_FLUSH")
 	doctortest.Says(t, by, "file_reserved_time", doctor.Bad, "kept for 1h0m0s", "-v 168")
 }
+
+func TestADoctorThatIsNotLetInSaysWhatItDidNotSee(t *testing.T) {
+	onlyWhenAll(t)
+	t.Setenv("SETTLE_ROCKETMQ_CONF", closed)
+	server := services.Up(t, []string{"rocketmq"})[0]
+	by := doctortest.Diagnose(t, rocketmq.NewDoctor(server.URL(), rocketmq.DoctorConfig{}))
+	for _, check := range []string{"flush_disk", "replication", "file_reserved_time", "transactions", "auto_create"} {
+		doctortest.Says(t, by, check, doctor.Warn, "can't be looked at: RocketMQ at ", "the right to look")
+	}
+	_, host, _ := strings.Cut(server.URL(), "://")
+	by = doctortest.Diagnose(t, rocketmq.NewDoctor("rocketmq://root:r00t-s3cret@"+host, rocketmq.DoctorConfig{Groups: []string{"points"}}))
+	doctortest.Says(t, by, "flush_disk", doctor.OK, "SYNC_FLUSH", "")
+	doctortest.Says(t, by, "groups", doctor.Warn, "has to be allowed to make it: broker-a points", "updateSubGroup")
+}
