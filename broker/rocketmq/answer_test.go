@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/settlemq/settle"
+	"github.com/settlemq/settle/broker/cloudevents"
 	"github.com/settlemq/settle/broker/rocketmq"
 )
 
@@ -128,5 +129,24 @@ func TestATopicThatIsNotDeclaredIsNotMade(t *testing.T) {
 	got := b.Publish(t.Context(), []settle.Message{bad, good})
 	if settle.ScopeOf(got[0].Err) != settle.ScopeRecord || !settle.IsPermanent(got[0].Err) || !strings.Contains(got[0].Err.Error(), "no dots") || got[1].Err != nil {
 		t.Errorf("a topic that can't be one: %v; its neighbour: %v", got[0].Err, got[1].Err)
+	}
+}
+
+// As a CloudEvent in binary form an event is its payload, and RocketMQ takes no message
+// without a body by itself.
+func TestAnEventWithoutABodyArrives(t *testing.T) {
+	r := newRig(t, serverForTest(t))
+	cfg := r.config()
+	cfg.Wire = cloudevents.Binary
+	b := closing(t, r.open(t, cfg))
+	empty := event(r.topic, "k", 1)
+	empty.Event.ContentType, empty.Event.Payload = "text/plain", nil
+	published(t, b, []settle.Message{empty})
+	published(t, b, []settle.Message{event(r.topic, "k", 2)})
+	m := deliverTo(t, b, "readers", r.topic)
+	m.await(t, 2)
+	inOrder(t, m.records)
+	if e := m.records[0].Event; e == nil || e.ID != empty.ID || len(e.Payload) != 0 {
+		t.Errorf("it has come as %+v, %v", e, m.records[0].DecodeErr)
 	}
 }

@@ -49,9 +49,9 @@ func (c *Client) Send(ctx context.Context, addr string, s Sending) (Stored, erro
 	if s.Half {
 		cmd.Fields["f"] = strconv.Itoa(sysHalf)
 	}
-	if len(s.Messages) == 1 {
+	if len(s.Messages) == 1 && (len(s.Messages[0].Body) > 0 || s.Half) {
 		cmd.Fields["i"], cmd.Body = s.Messages[0].Properties, s.Messages[0].Body
-	} else {
+	} else { // as is one without a body, which brokers can't take as the request's
 		cmd.Code, cmd.Fields["m"], cmd.Fields["i"] = requestSendBatch, "true", ""
 		for _, m := range s.Messages {
 			cmd.Body = appendOutgoing(cmd.Body, m)
