@@ -23,8 +23,8 @@ func TestOnALadderAMessageComesAgainAsOftenAsThereAreStepsAndIsDeadThen(t *testi
 	}
 	c.foreign(t, "k", []byte("no event"), map[string]string{"a": "b"})
 	const oneSecond = 1 // the first of the broker's levels
-	c.sendBack(oneSecond)
 	began := time.Now()
+	c.sendBack(oneSecond)
 	c.sendBack(oneSecond)
 	if waited := time.Since(began); waited < 500*time.Millisecond {
 		t.Errorf("it came again after %s", waited)
