@@ -78,7 +78,7 @@ var imports = map[string]struct{ ours, others []string }{
 
 	"internal/configfile": {others: []string{"github.com/goccy/go-yaml"}},
 
-	"internal/sim":       {ours: []string{"", "relay", "consumer", "store/outboxlog", "examples/shop/lifecycle"}},
+	"internal/sim":       {ours: []string{"", "relay", "consumer", "txmsg", "store/outboxlog", "examples/shop/lifecycle"}},
 	"internal/shopdoc":   {ours: []string{"examples/shop", "examples/shop/lifecycle"}},
 	"internal/crashmain": {ours: []string{"cli"}},
 	"internal/lossydisk": {others: []string{"github.com/hanwen/go-fuse/v2"}},

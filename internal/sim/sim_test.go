@@ -36,6 +36,7 @@ var (
 	plainRuns  = simulation{"TestSimulation", sim.Run, 2000, sim.Expected}
 	routedRuns = simulation{"TestRoutedSimulation", sim.RunRouted, 400, sim.ExpectedOfRoutes()}
 	shopRuns   = simulation{"TestShopSimulation", sim.RunShop, 500, sim.ExpectedOfShop()}
+	halfRuns   = simulation{"TestHalfSimulation", sim.RunHalf, 3000, sim.ExpectedOfHalves()}
 )
 
 // TestSimulation runs seeds until one breaks a promise. To see one seed again:
@@ -48,6 +49,9 @@ func TestRoutedSimulation(t *testing.T) { routedRuns.check(t) }
 
 // TestShopSimulation does the same with the six services of the shop.
 func TestShopSimulation(t *testing.T) { shopRuns.check(t) }
+
+// TestHalfSimulation does the same with half messages.
+func TestHalfSimulation(t *testing.T) { halfRuns.check(t) }
 
 // number is how many seeds to run.
 func (s simulation) number() int {
