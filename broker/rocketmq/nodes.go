@@ -13,6 +13,9 @@ import (
 // probeEvery is how often a master that is away is asked whether it is back.
 const probeEvery = 100 * time.Millisecond
 
+// errNoMaster is why a broker is away that name servers do not know any more.
+var errNoMaster = errors.New("the name servers know no master of it")
+
 // nodes knows which masters are away: down, or hanging. What is for one of them
 // fails at once, rather than after a time-out each, until it answers again.
 type nodes struct {

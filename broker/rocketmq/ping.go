@@ -2,14 +2,16 @@ package rocketmq
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 )
 
-// Ping returns nil while events can be published: a master of each topic in use
-// answers, or, while none is in use, any master that the name servers know. One that
-// is away is waited for until ctx is done or Config.Timeout has passed.
+// Ping returns nil while events of every key can be published: all masters of the
+// topics in use answer, or one of them where keys may go elsewhere (Config.Any) or no
+// topic is in use. One that is away is waited for until ctx is done or Config.Timeout
+// has passed.
 func (b *Broker) Ping(ctx context.Context) error {
 	if err := b.begin(); err != nil {
 		return err
@@ -31,13 +33,18 @@ func (b *Broker) pingOnce(ctx context.Context) error {
 	if len(masters) == 0 {
 		return b.connectOnce(ctx)
 	}
+	var errs []error
 	for _, broker := range slices.Sorted(maps.Keys(masters)) {
-		if masters[broker] == "" {
-			return fmt.Errorf("the name servers know no master of broker %q", broker)
+		err := errNoMaster
+		if masters[broker] != "" {
+			err = b.wire.Heartbeat(ctx, masters[broker], b.cfg.Name)
 		}
-		if err := b.wire.Heartbeat(ctx, masters[broker], b.cfg.Name); err != nil {
-			return fmt.Errorf("broker %q does not answer: %w", broker, err)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("broker %q does not answer: %w", broker, err))
 		}
 	}
-	return nil
+	if b.cfg.Any && len(errs) < len(masters) {
+		return nil
+	}
+	return errors.Join(errs...)
 }

@@ -217,11 +217,12 @@ func (p *publication) hand(line int) bool {
 func (p *publication) send(to destination, batch []int) (remoting.Stored, error) {
 	q := to.route.queues[to.partition]
 	addr, is := to.route.master(q)
+	why := p.b.nodes.why(q.broker)
 	if !is {
-		p.b.routes.doubt()
-		return remoting.Stored{}, &remoting.NotSentError{Err: fmt.Errorf("the name servers know no master of broker %q; the keys of its queues wait for it", q.broker)}
+		p.b.nodes.lost(p.ctx, q.broker, errNoMaster)
+		why = fmt.Errorf("broker %q: %w", q.broker, errNoMaster)
 	}
-	if why := p.b.nodes.why(q.broker); why != nil {
+	if why != nil {
 		return remoting.Stored{}, &remoting.NotSentError{Err: why}
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, p.b.cfg.Timeout)

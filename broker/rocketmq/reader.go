@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,9 +33,21 @@ type reader struct {
 // at the floor.
 func (r *reader) generation() string { return r.queue.String() }
 
+// shortened reports whether the group's position is of a queue that is missing from
+// a list which name servers do not keep: with it partitions have other numbers.
+func (r *reader) shortened() bool {
+	known := r.b.routes.get(r.topic)
+	return known != nil && !known.ordered && !slices.ContainsFunc(known.queues, func(q queue) bool { return q.String() == r.floor.Generation })
+}
+
 // run reads until ctx ends, or the sink or the queue says that it has to stop.
 func (r *reader) run(ctx context.Context) error {
 	if r.floor.Generation != "" && r.floor.Generation != r.generation() {
+		if r.shortened() {
+			r.b.cfg.Log.Warn("a node of a topic without a fixed list of queues is away; the group waits for it", "topic", r.topic, "queue", r.floor.Generation, "group", r.s.Group)
+			<-ctx.Done() // with more queues the claims begin anew
+			return nil
+		}
 		return r.differs("partition %d is queue %s now, the position is from %s", r.partition.Number, r.generation(), r.floor.Generation)
 	}
 	r.partition.Generation, r.floor.Generation = r.generation(), r.generation()
@@ -183,7 +196,8 @@ func (r *reader) pull(ctx context.Context, from int64, most int, done int64, wai
 	}
 	addr, is := known.master(r.queue)
 	if !is {
-		return remoting.Pulled{}, fmt.Errorf("the name servers know no master of broker %q", r.queue.broker)
+		r.b.nodes.lost(ctx, r.queue.broker, errNoMaster)
+		return remoting.Pulled{}, errNoMaster
 	}
 	found, err := r.b.reading.Pull(ctx, addr, remoting.Pulling{
 		Group: r.s.Group, Topic: r.topic, Queue: r.queue.id, Offset: from, MaxMessages: most, MaxBytes: r.s.MaxBytes, Done: done, Wait: wait,
