@@ -22,6 +22,8 @@ var imports = map[string]struct{ ours, others []string }{
 	"consumer":   {ours: []string{""}, others: []string{"github.com/sony/gobreaker/v2", "golang.org/x/time"}},
 	"settletest": {ours: []string{"", "relay", "consumer", "broker/memory", "store/sqlite"}},
 
+	"direct": {ours: []string{""}, others: []string{"github.com/sony/gobreaker/v2"}},
+
 	"txmsg":           {ours: []string{""}},
 	"txmsg/txmsgtest": {ours: []string{"", "txmsg"}},
 	"store/halflog":   {ours: []string{"", "govern", "txmsg"}},
@@ -41,6 +43,8 @@ var imports = map[string]struct{ ours, others []string }{
 	"broker/rabbitmq":            {ours: []string{"", "broker/cloudevents", "broker/internal/brokerurl", "bridge", "broker/internal/deadletter", "doctor"}, others: []string{"github.com/rabbitmq/amqp091-go"}},
 	"broker/rocketmq":            {ours: []string{"", "broker/cloudevents", "broker/internal/brokerurl", "bridge", "broker/internal/claims", "broker/internal/deadletter", "broker/rocketmq/remoting", "doctor", "txmsg"}},
 	"broker/rocketmq/remoting":   {},
+
+	"advise": {},
 
 	"doctor":            {},
 	"doctor/doctortest": {ours: []string{"doctor"}},
@@ -69,7 +73,7 @@ var imports = map[string]struct{ ours, others []string }{
 	"examples/quickstart":     {ours: []string{"", "relay", "consumer", "dial", "broker/memory", "broker/nats", "broker/nats/embedded", "store/sqlite"}},
 
 	"server":     {ours: []string{"", "bridge", "relay", "consumer", "dial", "doctor", "govern", "internal/configfile"}},
-	"cli":        {ours: []string{"", "relay", "consumer", "server", "dial", "store/migrate", "doctor", "govern", "drill", "examples/shop", "examples/shop/outside", "internal/configfile", "internal/rawbench"}, others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys"}},
+	"cli":        {ours: []string{"", "advise", "relay", "consumer", "server", "dial", "store/migrate", "doctor", "govern", "drill", "examples/shop", "examples/shop/outside", "internal/configfile", "internal/rawbench"}, others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys"}},
 	"cmd/settle": {ours: []string{"cli"}},
 
 	"examples/spring-contract": {},

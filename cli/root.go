@@ -54,7 +54,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%v; %s", err, flagHint(c))
 	})
-	root.AddCommand(a.serveCommand(), a.migrateCommand(), a.doctorCommand(), a.demoCommand(), a.roleCommand(), a.shopCommand(), a.loadCommand(), a.trailCommand(), a.deadCommand(), a.pauseCommand(), a.resumeCommand(), a.skipCommand(), a.outboxCommand(), a.benchCommand(), a.configCommand(), a.versionCommand())
+	root.AddCommand(a.serveCommand(), a.migrateCommand(), a.doctorCommand(), a.demoCommand(), a.roleCommand(), a.shopCommand(), a.loadCommand(), a.trailCommand(), a.deadCommand(), a.pauseCommand(), a.resumeCommand(), a.skipCommand(), a.outboxCommand(), a.adviseCommand(), a.benchCommand(), a.configCommand(), a.versionCommand())
 	return root
 }
 
