@@ -66,7 +66,7 @@ var imports = map[string]struct{ ours, others []string }{
 	"govern": {ours: []string{""}},
 	"drill":  {ours: []string{""}, others: []string{"modernc.org/sqlite", "github.com/jackc/pgx/v5", "github.com/go-sql-driver/mysql", "golang.org/x/sys"}},
 
-	"dial":                    {ours: []string{"", "bridge", "broker/kafka", "broker/memory", "broker/nats", "broker/nats/embedded", "broker/rabbitmq", "broker/rocketmq", "store/migrate", "store/mysql", "store/postgres", "store/sqlite", "relay", "govern", "doctor"}},
+	"dial":                    {ours: []string{"", "bridge", "broker/kafka", "broker/memory", "broker/nats", "broker/nats/embedded", "broker/rabbitmq", "broker/rocketmq", "store/migrate", "store/mysql", "store/postgres", "store/sqlite", "relay", "govern", "doctor", "txmsg"}},
 	"examples/shop":           {ours: []string{"", "relay", "consumer", "dial", "govern", "store/sqlite", "examples/shop/lifecycle", "examples/shop/outside"}, others: []string{"golang.org/x/sync", "golang.org/x/sys"}},
 	"examples/shop/lifecycle": {},
 	"examples/shop/outside":   {ours: []string{""}, others: []string{"modernc.org/sqlite", "github.com/sony/gobreaker/v2"}},

@@ -15,6 +15,7 @@ import (
 	"github.com/settlemq/settle/store/mysql"
 	"github.com/settlemq/settle/store/postgres"
 	"github.com/settlemq/settle/store/sqlite"
+	"github.com/settlemq/settle/txmsg"
 )
 
 // StoreConfig says how a database is opened. The zero value works.
@@ -58,6 +59,8 @@ type Database struct {
 	Governance govern.Store
 	// Bridge keeps dead letters of consumers that are not ours.
 	Bridge bridge.Store
+	// Halves keeps the records of half messages.
+	Halves txmsg.Store[*sql.Tx]
 	// Reader takes reads outside of transactions; it can't write.
 	Reader *sql.DB
 
@@ -129,7 +132,7 @@ func Store(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, erro
 	if err != nil {
 		return nil, foreign(err, sqlite.ErrForeign)
 	}
-	return &Database{Outbox: s, Dialect: SQLite, Log: s.Log(), NewLog: func() relay.Store { return s.Log() }, Inbox: s.Inbox(), Governance: s.Governance(), Bridge: s.Bridge(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
+	return &Database{Outbox: s, Dialect: SQLite, Log: s.Log(), NewLog: func() relay.Store { return s.Log() }, Inbox: s.Inbox(), Governance: s.Governance(), Bridge: s.Bridge(), Halves: s.Halves(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
 }
 
 func openPostgres(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, error) {
@@ -137,7 +140,7 @@ func openPostgres(ctx context.Context, rawURL string, cfg StoreConfig) (*Databas
 	if err != nil {
 		return nil, foreign(err, postgres.ErrForeign)
 	}
-	return &Database{Outbox: s, Dialect: Postgres, Log: s.Log(), NewLog: func() relay.Store { return s.Log() }, Inbox: s.Inbox(), Governance: s.Governance(), Bridge: s.Bridge(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
+	return &Database{Outbox: s, Dialect: Postgres, Log: s.Log(), NewLog: func() relay.Store { return s.Log() }, Inbox: s.Inbox(), Governance: s.Governance(), Bridge: s.Bridge(), Halves: s.Halves(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
 }
 
 func openMySQL(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, error) {
@@ -145,7 +148,7 @@ func openMySQL(ctx context.Context, rawURL string, cfg StoreConfig) (*Database, 
 	if err != nil {
 		return nil, foreign(err, mysql.ErrForeign)
 	}
-	return &Database{Outbox: s, Dialect: MySQL, Log: s.Log(), NewLog: func() relay.Store { return s.Log() }, Inbox: s.Inbox(), Governance: s.Governance(), Bridge: s.Bridge(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
+	return &Database{Outbox: s, Dialect: MySQL, Log: s.Log(), NewLog: func() relay.Store { return s.Log() }, Inbox: s.Inbox(), Governance: s.Governance(), Bridge: s.Bridge(), Halves: s.Halves(), Reader: s.Reader(), begin: s.Begin, close: s.Close}, nil
 }
 
 // foreign makes one error of what each kind of database has of its own.

@@ -20,12 +20,13 @@ const endWithin = 5 * time.Second
 // end are refused; those under way are carried through.
 func (s *Sender[Tx]) Run(ctx context.Context) error {
 	s.mu.Lock()
-	if s.begun {
+	if s.runs {
 		s.mu.Unlock()
 		return errors.New("run sender of transactional messages: it was run before; make another one")
 	}
-	s.begun = true
+	s.runs = true
 	s.mu.Unlock()
+	close(s.begun)
 	defer close(s.ended)
 	scope, err := s.learnScope(ctx)
 	if err != nil {

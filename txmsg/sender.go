@@ -25,14 +25,16 @@ type Sender[Tx any] struct {
 	ended  chan struct{} // closed when Run has ended
 	scope  atomic.Pointer[string]
 
+	begun chan struct{} // closed when Run has begun
+
 	mu    sync.Mutex
-	begun bool
+	runs  bool
 	stats Stats
 }
 
 // New returns a sender. It does no I/O.
 func New[Tx any](store Store[Tx], broker Broker, cfg Config) *Sender[Tx] {
-	return &Sender[Tx]{store: store, broker: broker, cfg: cfg.withDefaults(), inputs: make(chan Input), ready: make(chan struct{}), ended: make(chan struct{})}
+	return &Sender[Tx]{store: store, broker: broker, cfg: cfg.withDefaults(), inputs: make(chan Input), ready: make(chan struct{}), ended: make(chan struct{}), begun: make(chan struct{})}
 }
 
 // Stats returns what the sender has done. It may be called at any time.
@@ -44,7 +46,8 @@ func (s *Sender[Tx]) Stats() Stats {
 
 // Send hands the event to the broker as a half message, runs f in a local
 // transaction that begins with the record, commits, and tells the broker to
-// deliver. It blocks for the broker twice and for the database, each bounded by
+// deliver. It waits until Run has begun, for HalfTimeout at most, and until the
+// broker knows this process. It blocks for the broker twice and for the database, each bounded by
 // Config; ctx ends it up to the commit and not behind it. f gets a context of its
 // own that also ends with Config.LocalTimeout, must use tx alone and must not
 // commit; a panic in it rolls back and goes on to the caller.
@@ -93,18 +96,27 @@ func (s *Sender[Tx]) Send(ctx context.Context, event *settle.Event, f func(ctx c
 	return end.Sent, end.Err
 }
 
-// await waits until the broker knows this process, if Run is under way.
+// await waits until the broker knows this process.
 func (s *Sender[Tx]) await(ctx context.Context) error {
-	s.mu.Lock()
-	begun := s.begun
-	s.mu.Unlock()
 	select {
 	case <-s.ended:
 		return ErrNotRunning
 	default:
 	}
-	if !begun {
+	select {
+	case <-s.ready:
+		return nil
+	default:
+	}
+	// Run may be about to begin, in a goroutine of its own.
+	soon := time.NewTimer(s.cfg.HalfTimeout)
+	defer soon.Stop()
+	select {
+	case <-s.begun:
+	case <-soon.C:
 		return ErrNotRunning
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrNotRunning, ctx.Err())
 	}
 	select {
 	case <-s.ready:

@@ -296,7 +296,9 @@ func TestAPanicInACheckIsContainedAndTheNextOneIsAnswered(t *testing.T) {
 
 func TestASenderThatDoesNotRunSendsNothing(t *testing.T) {
 	b := &txmsgtest.Memory{}
-	s := txmsg.New(newLedger(), b.Connect(), patient())
+	idle := patient()
+	idle.HalfTimeout = 10 * time.Millisecond
+	s := txmsg.New(newLedger(), b.Connect(), idle)
 	if _, err := s.Send(context.Background(), event(), order); !errors.Is(err, txmsg.ErrNotRunning) {
 		t.Errorf("Send before Run: %v", err)
 	}
