@@ -152,6 +152,7 @@ func (c *Client) connect(ctx context.Context, p *place, addr string) (*conn, err
 		p.conn.end(errIdle)
 	}
 	if p.conn != nil && !p.conn.ended() {
+		p.conn.use() // so that the next does not find it idle before we have sent
 		return p.conn, nil
 	}
 	if p.conn != nil {
@@ -169,7 +170,7 @@ func (c *Client) connect(ctx context.Context, p *place, addr string) (*conn, err
 			return nil, err
 		}
 	}
-	p.conn = newConn(wire, func(cmd Command) { c.cfg.Requests(addr, cmd) })
+	p.conn = newConn(wire, c.cfg.Timeout/2, func(cmd Command) { c.cfg.Requests(addr, cmd) })
 	return p.conn, nil
 }
 
@@ -184,20 +185,4 @@ func (c *Client) encrypt(ctx context.Context, wire net.Conn, addr string) (net.C
 		return nil, err
 	}
 	return secure, nil
-}
-
-// Drop ends the connection to a server that does not answer, so that what else waits
-// for it fails at once.
-func (c *Client) Drop(addr string, why error) {
-	c.mu.Lock()
-	p := c.at[addr]
-	c.mu.Unlock()
-	if p == nil {
-		return
-	}
-	p.dialing <- struct{}{}
-	defer func() { <-p.dialing }()
-	if p.conn != nil {
-		p.conn.end(why)
-	}
 }

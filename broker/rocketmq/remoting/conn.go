@@ -24,9 +24,12 @@ type conn struct {
 	wire net.Conn
 	// writing holds the one who writes.
 	writing chan struct{}
-	// used is when something was last sent, in nanoseconds.
-	used atomic.Int64
-	gone chan struct{}
+	// used is when something was last sent, heard when something last came, in
+	// nanoseconds.
+	used, heard atomic.Int64
+	// silence is how long nothing may come while an answer is waited for in vain.
+	silence time.Duration
+	gone    chan struct{}
 	// requests gets what the server asks.
 	requests func(Command)
 	// reading ends with the connection.
@@ -38,9 +41,9 @@ type conn struct {
 	waiting map[int32]chan Answer
 }
 
-func newConn(wire net.Conn, requests func(Command)) *conn {
-	c := &conn{wire: wire, requests: requests, writing: make(chan struct{}, 1), gone: make(chan struct{}), waiting: map[int32]chan Answer{}}
-	c.used.Store(time.Now().UnixNano())
+func newConn(wire net.Conn, silence time.Duration, requests func(Command)) *conn {
+	c := &conn{wire: wire, silence: silence, requests: requests, writing: make(chan struct{}, 1), gone: make(chan struct{}), waiting: map[int32]chan Answer{}}
+	c.use()
 	c.reading.Go(c.read)
 	return c
 }
@@ -66,6 +69,9 @@ func (c *conn) ended() bool {
 	}
 }
 
+// use notes that it is in use now.
+func (c *conn) use() { c.used.Store(time.Now().UnixNano()) }
+
 // idle reports whether nothing was sent for a while and nothing is waited for.
 func (c *conn) idle(since time.Duration) bool {
 	c.mu.Lock()
@@ -81,6 +87,7 @@ func (c *conn) read() {
 			c.end(err)
 			return
 		}
+		c.heard.Store(time.Now().UnixNano())
 		if h.Flag&flagAnswer == 0 {
 			c.requests(Command{Code: h.Code, Fields: h.Fields, Body: body})
 			continue
@@ -129,6 +136,7 @@ func (c *conn) ask(ctx context.Context, cmd Command) (a Answer, sent bool, err e
 		defer c.mu.Unlock()
 		delete(c.waiting, opaque)
 	}()
+	began := time.Now()
 	if sent, err := c.write(ctx, header{Code: cmd.Code, Fields: cmd.Fields, Opaque: opaque}, cmd.Body); err != nil {
 		return a, sent, err
 	}
@@ -136,6 +144,7 @@ func (c *conn) ask(ctx context.Context, cmd Command) (a Answer, sent bool, err e
 	case a = <-to:
 		return a, true, nil
 	case <-ctx.Done():
+		c.missed(began, ctx.Err())
 		return a, true, ctx.Err()
 	case <-c.gone:
 	}
@@ -146,6 +155,18 @@ func (c *conn) ask(ctx context.Context, cmd Command) (a Answer, sent bool, err e
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return a, true, fmt.Errorf("the connection has ended: %w", c.why)
+	}
+}
+
+// errSilent ends a connection that may lead nowhere any more: what is sent by it is
+// not answered, and its end may never be told.
+var errSilent = errors.New("nothing has come by the connection for too long")
+
+// missed ends the connection when an answer did not come in time, and nothing else
+// came either.
+func (c *conn) missed(began time.Time, why error) {
+	if errors.Is(why, context.DeadlineExceeded) && time.Since(began) >= c.silence && c.heard.Load() < began.UnixNano() {
+		c.end(errSilent)
 	}
 }
 
@@ -176,7 +197,7 @@ func (c *conn) write(ctx context.Context, h header, body []byte) (sent bool, err
 		c.end(err)
 		return false, err
 	}
-	c.used.Store(time.Now().UnixNano())
+	c.use()
 	if _, err := c.wire.Write(frame); err != nil {
 		c.end(err)
 		return true, err
