@@ -125,7 +125,6 @@ func TestWithoutNameServersKnownTopicsGoOnAndNobodyNewGetsIn(t *testing.T) {
 // A master that has to have a slave takes nothing that the slave does not have.
 func TestWithoutItsSlaveAMasterAcknowledgesNothingAndGoesOnWhenItIsBack(t *testing.T) {
 	onlyWhenAll(t)
-	t.Setenv("SETTLE_ROCKETMQ_CONF", "inSyncReplicas=2")
 	ha := services.Up(t, []string{"rocketmqha"})[0]
 	r := newRig(t, ha.URL())
 	b := closing(t, r.open(t, r.config()))
