@@ -3,7 +3,8 @@
 // and checks after every step that the promises hold.
 //
 // There are two stories: plain.go, which means nothing and reaches all that the
-// machines can do, and shop.go, the six services of examples/shop.
+// machines can do, and shop.go, the six services of examples/shop. Half messages
+// have a world of their own, half.go.
 //
 // A run has two phases. In the first, faults happen while producers write; in
 // the second, everything works, people repair what needs them, and all must
