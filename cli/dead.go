@@ -100,6 +100,9 @@ func printDead(w io.Writer, letters []govern.DeadLetter) error {
 		if d.Foreign {
 			whose = ", at " + legible(d.Group) + " (not ours)"
 		}
+		if d.Transaction != "" {
+			whose = ", a half message"
+		}
 		if _, err := fmt.Fprintf(w, "%-14s %-9s %-18s %-20s key %-14s %11s, %d behind, since %s%s: %s\n",
 			letterID(d), d.State, d.Class, legible(d.EventType), legible(d.Key), count(d.Attempts, "attempt", "attempts"), d.Behind, d.OpenedAt.UTC().Format(time.DateTime), whose, legible(d.Reason)); err != nil {
 			return err

@@ -88,7 +88,9 @@ func note(s govern.Step) string {
 	if s.Broker.Topic != "" {
 		parts = append(parts, fmt.Sprintf("%s[%d]@%d", s.Broker.Topic, s.Broker.Partition, s.Broker.Offset))
 	}
-	if s.Attempts > 1 || (s.Attempts == 1 && s.Stage != govern.StageApplied && s.Stage != govern.StageCompensated && s.Stage != govern.StagePublished) {
+	if s.Stage == govern.StageChecked {
+		parts = append(parts, count(s.Attempts, "time", "times"))
+	} else if s.Attempts > 1 || (s.Attempts == 1 && s.Stage != govern.StageApplied && s.Stage != govern.StageCompensated && s.Stage != govern.StagePublished) {
 		parts = append(parts, fmt.Sprintf("attempt %d", s.Attempts))
 	}
 	if s.NextAt != nil {
