@@ -6,7 +6,7 @@ func schemes() []string { return []string{Outbox, TxMsg, Direct} }
 func schemeOf(c Case) choice { return first(schemeRows, c) }
 
 var schemeRows = []choice{
-	{Direct, "an event may be lost now and then and has no order to keep: it is sent at once after the commit, and only what fails is stored and tried again; no relay, no row for each event",
+	{Direct, "an event may be lost now and then and has no order to keep: it is sent at once after the commit, and only what fails is stored, and sent by a relay; no row for each event",
 		func(c Case) bool { return c.Value == ValueLow && c.Order == OrderNone }},
 	{TxMsg, "RocketMQ is at hand and asks back by itself, events have no order to keep, and the business may be refused while the broker is away: half messages need no relay",
 		func(c Case) bool { return c.has(RocketMQ) && c.Order == OrderNone && c.Away == AwayRefuse }},

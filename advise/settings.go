@@ -18,6 +18,7 @@ var settings = []struct {
 	{func(c Case, a Advice) bool { return outboxOf(c, a) && c.Order == OrderNone }, Setting{"sources.NAME.relay.pass", "true", "where nothing has to come in order, a dead letter need not hold up the events of its key"}},
 	{func(c Case, a Advice) bool { return a.Scheme == TxMsg }, Setting{"transactionTimeOut (broker)", "longer than the longest local transaction", "the broker asks about whatever takes longer, and answers cost a look at the database each"}},
 	{func(c Case, a Advice) bool { return a.Scheme == TxMsg }, Setting{"transactionOpBatchInterval (broker)", "well below transactionTimeOut", "otherwise transactions that have ended are asked about again and again"}},
+	{func(c Case, a Advice) bool { return a.Scheme == Direct }, Setting{"settle serve", "for the database of the service", "what could not be sent stands in the outbox, and without a relay it stays there"}},
 	{func(c Case, a Advice) bool { return a.Scheme == Direct }, Setting{"a reconciliation", "by what the consumer should know", "it is the only thing that finds an event which died with its process"}},
 	{func(_ Case, a Advice) bool { return a.Broker == Kafka }, Setting{"topic", "replication.factor=3, min.insync.replicas=2, unclean.leader.election.enable=false", "an acknowledgement is on two machines, and no replica without it can lead"}},
 	{func(_ Case, a Advice) bool { return a.Broker == RabbitMQ }, Setting{"cluster", "three nodes; quorum queues (which Settle declares)", "an acknowledgement is on two of three"}},

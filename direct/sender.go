@@ -32,6 +32,7 @@ func New(pub settle.Publisher, store Store, cfg Config) *Sender {
 		ReadyToTrip: func(n gobreaker.Counts) bool { return int(n.ConsecutiveFailures) >= cfg.Failures },
 		// What the broker refused of one event says nothing of others.
 		IsSuccessful: func(err error) bool { return err == nil || settle.ScopeOf(err) == settle.ScopeRecord },
+		IsExcluded:   func(err error) bool { return errors.Is(err, errGivenUp) },
 		OnStateChange: func(_ string, _, to gobreaker.State) {
 			switch to {
 			case gobreaker.StateOpen:
@@ -52,6 +53,10 @@ func (s *Sender) Stats() Stats {
 		Resting: s.rest.State() == gobreaker.StateOpen,
 	}
 }
+
+// errGivenUp is told of a call whose caller has not waited for the broker: it says
+// nothing of that.
+var errGivenUp = errors.New("the caller has given up")
 
 // errNotDue stores an event whose time has not come.
 var errNotDue = errors.New("it is not due yet")
@@ -99,28 +104,43 @@ func (s *Sender) Send(ctx context.Context, e *settle.Event) (Outcome, error) {
 // publish asks the broker, if it may be asked. At most one event of a key is with
 // it at a time, as a Publisher wants it.
 func (s *Sender) publish(ctx context.Context, e *settle.Event) (asked bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	trying, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	select {
-	case s.room <- struct{}{}:
-	case <-ctx.Done():
-		return false, fmt.Errorf("wait for one of %d events that are with the broker: %w", s.cfg.MaxInFlight, ctx.Err())
-	}
-	defer func() { <-s.room }()
-	release, err := s.keys.take(ctx, e.AggregateID)
+	// The key first: many events of one key must not take the room of others.
+	release, err := s.keys.take(trying, e.AggregateID)
 	if err != nil {
 		return false, fmt.Errorf("wait for an event of the same key: %w", err)
 	}
 	defer release()
+	select {
+	case s.room <- struct{}{}:
+	case <-trying.Done():
+		return false, fmt.Errorf("wait for one of %d events that are with the broker: %w", s.cfg.MaxInFlight, trying.Err())
+	}
+	defer func() { <-s.room }()
 	done, err := s.rest.Allow()
 	if err != nil {
 		return false, fmt.Errorf("the broker has failed and is not asked: %w", err)
 	}
-	receipts := s.pub.Publish(ctx, []settle.Message{{ID: e.ID, Event: e, Source: s.cfg.Source}})
-	err = errors.New("the publisher gave no answer")
-	if len(receipts) == 1 {
-		err = receipts[0].Err
+	err = s.ask(trying, e)
+	if err != nil && ctx.Err() != nil {
+		done(errGivenUp)
+		return true, err
 	}
 	done(err)
 	return true, err
+}
+
+// ask returns what became of the event. A publisher that panics has not answered.
+func (s *Sender) ask(ctx context.Context, e *settle.Event) (err error) {
+	defer func() {
+		if why := recover(); why != nil {
+			err = fmt.Errorf("the publisher panicked: %v", why)
+		}
+	}()
+	receipts := s.pub.Publish(ctx, []settle.Message{{ID: e.ID, Event: e, Source: s.cfg.Source}})
+	if len(receipts) != 1 {
+		return fmt.Errorf("the publisher gave %d answers for one event", len(receipts))
+	}
+	return receipts[0].Err
 }

@@ -239,3 +239,73 @@ func TestAnEventForWhichThereIsNoRoomInTimeIsStored(t *testing.T) {
 		t.Errorf("stored are %v", kept.kept)
 	}
 }
+
+func TestCallersWhoGiveUpSayNothingOfTheBroker(t *testing.T) {
+	b, kept := &broker{hold: make(chan struct{})}, &shelf{}
+	s := direct.New(b, kept.store, direct.Config{Logger: quiet, Failures: 2, Timeout: time.Minute})
+	for n := range 5 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		if got, err := s.Send(ctx, event(n)); got != direct.Stored || err != nil {
+			t.Errorf("%v, %v", got, err)
+		}
+		cancel()
+	}
+	close(b.hold)
+	if got, err := s.Send(t.Context(), event(6)); got != direct.Sent || err != nil || s.Stats().Resting {
+		t.Errorf("%v, %v, %+v", got, err, s.Stats())
+	}
+}
+
+func TestEventsOfOneKeyTakeNoRoomOfOthers(t *testing.T) {
+	b, kept := &broker{hold: make(chan struct{})}, &shelf{}
+	s := direct.New(b, kept.store, direct.Config{Logger: quiet, MaxInFlight: 2, Timeout: time.Minute})
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() {
+			if _, err := s.Send(t.Context(), event(3*n)); err != nil { // all of one key
+				t.Error(err)
+			}
+		})
+	}
+	b.hold <- struct{}{} // one of them is at the broker, others wait
+	all.Go(func() {
+		if _, err := s.Send(t.Context(), event(1)); err != nil {
+			t.Error(err)
+		}
+	})
+	for other := false; !other; {
+		time.Sleep(time.Millisecond)
+		b.mu.Lock()
+		other = slices.Contains(b.asked, "e-1")
+		b.mu.Unlock()
+	}
+	close(b.hold)
+	all.Wait()
+	if s.Stats().Sent != 9 {
+		t.Errorf("%+v", s.Stats())
+	}
+}
+
+// panicking panics as often as it is told to, and then takes everything.
+type panicking struct{ times int }
+
+func (p *panicking) Publish(context.Context, []settle.Message) []settle.Receipt {
+	if p.times--; p.times >= 0 {
+		panic("out of its mind")
+	}
+	return []settle.Receipt{{}}
+}
+
+func TestAPublisherThatPanicsCostsNoEventAndIsAskedAgain(t *testing.T) {
+	kept := &shelf{}
+	s := direct.New(&panicking{times: 3}, kept.store, direct.Config{Logger: quiet, Failures: 2, Pause: 20 * time.Millisecond})
+	for n := 0; s.Stats().Sent == 0; n++ {
+		if _, err := s.Send(t.Context(), event(n)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if stats := s.Stats(); stats.Stored-stats.Unasked != 3 || int(stats.Stored) != len(kept.kept) || stats.Lost > 0 {
+		t.Errorf("%+v, %d stored", stats, len(kept.kept))
+	}
+}
