@@ -83,5 +83,5 @@ func always(Case) bool { return true }
 
 var documents = []struct{ of, path string }{
 	{Kafka, "docs/brokers/kafka.md"}, {RabbitMQ, "docs/brokers/rabbitmq.md"}, {RocketMQ, "docs/brokers/rocketmq.md"}, {NATS, "docs/brokers/nats.md"},
-	{MySQL, "docs/mysql.md"}, {Outbox, "docs/serve.md"},
+	{MySQL, "docs/mysql.md"}, {Outbox, "docs/serve.md"}, {TxMsg, "docs/txmsg.md"},
 }
