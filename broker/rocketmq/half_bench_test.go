@@ -18,26 +18,7 @@ const benchOrder = `INSERT INTO bench_order (id) VALUES ($1)`
 // BenchmarkHalfMessages compares a send with what it consists of, without the
 // record: a half message, a transaction that inserts one row, an end.
 func BenchmarkHalfMessages(b *testing.B) {
-	at, database := os.Getenv("SETTLE_TEST_ROCKETMQ"), os.Getenv("SETTLE_TEST_POSTGRES")
-	if at == "" || database == "" {
-		b.Skip("SETTLE_TEST_ROCKETMQ or SETTLE_TEST_POSTGRES is not set")
-	}
-	schema := "half_bench"
-	mark := "?"
-	if strings.Contains(database, "?") {
-		mark = "&"
-	}
-	s, err := postgres.Open(b.Context(), database+mark+"search_path="+schema, postgres.Config{MaxConns: 32})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if _, err := s.DB().Exec(`CREATE TABLE bench_order (id text PRIMARY KEY)`); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		_, _ = s.DB().Exec(`DROP SCHEMA ` + schema + ` CASCADE`)
-		_ = s.Close()
-	})
+	at, s := benchServers(b)
 	r := newRig(b, at)
 	h := r.halves(b, "half-"+settle.NewID())
 	sender := txmsg.New(s.Halves(), h, txmsg.Config{})
@@ -95,4 +76,31 @@ func BenchmarkHalfMessages(b *testing.B) {
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "sends/s")
 		})
 	}
+}
+
+// benchServers returns the URL of a broker, and a schema with one table.
+func benchServers(b *testing.B) (at string, s *postgres.Store) {
+	b.Helper()
+	at = os.Getenv("SETTLE_TEST_ROCKETMQ")
+	database := os.Getenv("SETTLE_TEST_POSTGRES")
+	if at == "" || database == "" {
+		b.Skip("SETTLE_TEST_ROCKETMQ or SETTLE_TEST_POSTGRES is not set")
+	}
+	schema := "half_bench"
+	mark := "?"
+	if strings.Contains(database, "?") {
+		mark = "&"
+	}
+	s, err := postgres.Open(b.Context(), database+mark+"search_path="+schema, postgres.Config{MaxConns: 32})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := s.DB().Exec(`CREATE TABLE bench_order (id text PRIMARY KEY)`); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_, _ = s.DB().Exec(`DROP SCHEMA ` + schema + ` CASCADE`)
+		_ = s.Close()
+	})
+	return at, s
 }

@@ -312,8 +312,7 @@ func halfGivenUpAgain(t testing.TB, s HalfStore) {
 func halfDiscarded(t testing.TB, s HalfStore) {
 	h := newHalves(t, s)
 	h.commit("1")
-	d := h.giveUp("1")
-	if o, err := h.Governance.Discard(h.ctx, halfAct, d.ID); err != nil || o[0].Result != "done" {
+	if o, err := h.Governance.Discard(h.ctx, halfAct, h.giveUp("1").ID); err != nil || o[0].Result != "done" {
 		t.Fatalf("Discard: %+v, %v", o, err)
 	}
 	h.Advance(time.Hour)
@@ -393,9 +392,8 @@ func halfScope(t testing.TB, s HalfStore) {
 	h := newHalves(t, s)
 	first, err := h.Ledger.Scope(h.ctx)
 	h.must(err)
-	second, err := h.Ledger.Scope(h.ctx)
-	h.must(err)
-	if first == "" || first != second || len(first) > 40 {
+	second, again := h.Ledger.Scope(h.ctx)
+	if h.must(again); first == "" || first != second || len(first) > 40 {
 		t.Errorf("it is named %q and %q", first, second)
 	}
 }

@@ -82,7 +82,8 @@ func (b *broken) WarmUp(ctx context.Context) error {
 	return b.Broker.WarmUp(ctx)
 }
 
-func TestEveryRuleFailsABrokenBroker(t *testing.T) {
+// brokenBrokers breaks each rule.
+func brokenBrokers() map[string]broken {
 	shownAtOnce := func(b txmsg.Broker, ctx context.Context, h txmsg.Half) (txmsg.Handle, error) {
 		handle, err := b.Half(ctx, h)
 		if err == nil {
@@ -91,7 +92,7 @@ func TestEveryRuleFailsABrokenBroker(t *testing.T) {
 		return handle, err
 	}
 	swallowed := func(txmsg.Broker, context.Context, txmsg.Handle, txmsg.Verdict) error { return nil }
-	faults := map[string]broken{
+	return map[string]broken{
 		"a half message is shown to nobody until it is committed, and then whole": {half: shownAtOnce},
 		"a half message that is rolled back is never shown, and not asked for":    {end: swallowed},
 		"a half message that has not ended is asked for, with what it carries":    {check: func(c *txmsg.Check) { c.EventID = "" }},
@@ -129,6 +130,10 @@ func TestEveryRuleFailsABrokenBroker(t *testing.T) {
 			return err
 		}},
 	}
+}
+
+func TestEveryRuleFailsABrokenBroker(t *testing.T) {
+	faults := brokenBrokers()
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
