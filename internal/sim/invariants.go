@@ -41,7 +41,12 @@ func (c *outboxChecker) appended(e *settle.Event) {
 	if !c.w.leads(r.event, e.Topic) {
 		c.w.fail("an event goes where a route leads", "row %d (%s of topic %s) is at %s", r.id, e.ID, r.event.Topic, e.Topic)
 	}
-	if r.sent++; r.sent > 1 {
+	r.sent++
+	if r.sentTo == nil {
+		r.sentTo = map[string]int{}
+	}
+	r.sentTo[e.Topic]++
+	if r.sent > 1 && (!c.w.Fanned || r.sentTo[e.Topic] > 1) {
 		c.w.probes.hit("event sent again")
 		return
 	}
@@ -69,15 +74,15 @@ func (c *outboxChecker) sends(l *laneModel, e *settle.Event) {
 
 // unordered rows are those whose place in the order nobody promised.
 func (c *outboxChecker) unordered(r *outboxRow) bool {
-	if c.w.goesOnceMore() {
-		return true
+	if c.w.goesOnceMore() || c.w.Fanned && c.w.RouteChanges > 0 {
+		return true // what is read anew may go to another broker besides
 	}
 	return r.late || r.passed || !r.event.NotBefore.IsZero()
 }
 
 // acknowledged is called for each row that a relay records as sent.
 func (c *outboxChecker) acknowledged(s relay.Sent) {
-	if r := c.o.row(s.ID); r == nil || r.sent == 0 {
+	if r := c.o.row(s.ID); r == nil || r.sentTo[s.Destination] == 0 {
 		c.w.fail("sent means that the broker has it", "row %d is recorded as sent to %s, which has no such record", s.ID, s.Destination)
 	}
 }
@@ -151,6 +156,10 @@ func (c *outboxChecker) places() {
 				n++
 			}
 		}
+		if c.w.Fanned {
+			c.shared(r, p)
+			continue
+		}
 		if r.late {
 			continue // a slow topic's reader may come to a late row by itself too
 		}
@@ -162,8 +171,8 @@ func (c *outboxChecker) places() {
 
 // retained is called for each row that retention deletes.
 func (c *outboxChecker) retained(r *outboxRow) {
-	if r.sent == 0 && !r.done {
-		c.w.fail("nothing unsent is deleted", "retention deleted row %d (%s)", r.id, r.event.ID)
+	if r.sent == 0 && !r.done || c.w.Fanned && len(c.o.missing(r)) > 0 {
+		c.w.fail("nothing unsent is deleted", "retention deleted row %d (%s), which %v lack", r.id, r.event.ID, c.o.missing(r))
 	}
 }
 
@@ -230,7 +239,11 @@ func (c *checker) attempts(who, eventID string, n int) {
 // for each topic two batches that wait, a page read on top of them and one in
 // flight, and a page of each side table.
 func (c *checker) relayMemory(r *relayMember) {
-	limit := (4*c.w.Topics + 3) * c.w.BatchRows
+	topics := c.w.Topics
+	if c.w.Fanned {
+		topics *= 2 // at each broker
+	}
+	limit := (4*topics + 3) * c.w.BatchRows
 	if s := r.machine.Stats(r.now()); s.Pending > limit {
 		c.w.fail("memory is bounded", "%s holds %d rows, more than %d", r.name, s.Pending, limit)
 	}

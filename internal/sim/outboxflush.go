@@ -38,6 +38,7 @@ func (o *outboxModel) writeCheckpoint(l relay.Lease, f relay.Flush) {
 	if c.epoch > lane.latest.epoch || (c.epoch == lane.latest.epoch && c.Number > lane.latest.Number) {
 		lane.latest = c
 	}
+	o.decide(lane, c.Readers)
 	if len(c.Readers) > 1 {
 		o.w.probes.hit("destination reads for itself")
 	}
@@ -46,7 +47,7 @@ func (o *outboxModel) writeCheckpoint(l relay.Lease, f relay.Flush) {
 
 func (o *outboxModel) writeSides(by leader, f relay.Flush) {
 	for _, s := range f.Sent {
-		o.leave(s.ID, s.Destination, s.From)
+		o.leave(s.ID, s.Destination, s.From, s.Share)
 		o.coordinates[s.ID] = s.At
 		o.check.acknowledged(s)
 	}
@@ -66,9 +67,10 @@ func (o *outboxModel) writeSides(by leader, f relay.Flush) {
 		o.chill(id)
 	}
 	for _, s := range f.Skip {
-		o.leave(s.ID, s.Destination, s.From)
+		o.leave(s.ID, s.Destination, s.From, s.Share)
 		if r := o.row(s.ID); r != nil {
 			r.done, r.passed = true, true
+			r.giveUp(s.Destination)
 		}
 		o.w.probes.hit("event skipped")
 	}
@@ -76,14 +78,15 @@ func (o *outboxModel) writeSides(by leader, f relay.Flush) {
 
 // leave deletes the row of a side table that a row came from; for a parked key
 // deleting the last one unparks it.
-func (o *outboxModel) leave(id int64, destination string, from relay.Origin) {
-	switch from {
-	case relay.FromParked:
+func (o *outboxModel) leave(id int64, destination string, from relay.Origin, share *relay.Share) {
+	switch {
+	case from == relay.FromParked:
 		o.unpark(id, destination)
-	case relay.FromDelayed:
+	case o.leaveShare(id, destination, from, share):
+	case from == relay.FromDelayed:
 		o.delayed = slices.DeleteFunc(o.delayed, func(d relay.Delay) bool { return d.ID == id })
 		o.w.probes.hit("delayed event done")
-	case relay.FromExtra:
+	case from == relay.FromExtra:
 		o.extra = slices.DeleteFunc(o.extra, func(x int64) bool { return x == id })
 		o.w.probes.hit("late row done")
 	}
@@ -131,7 +134,7 @@ func (o *outboxModel) parkedRow(id int64, destination string) *parkedRow {
 }
 
 func (o *outboxModel) park(by leader, p relay.Park) {
-	o.leaveOther(p.ID, p.From)
+	o.leaveOther(p.ID, p.Destination, p.From, p.Share)
 	if old := o.parkedRow(p.ID, p.Destination); old != nil {
 		if !o.row(p.ID).late && !o.w.goesOnceMore() {
 			o.w.fail("one place", "row %d is parked twice at %s", p.ID, p.Destination)
@@ -148,11 +151,12 @@ func (o *outboxModel) park(by leader, p relay.Park) {
 }
 
 // leaveOther takes a row out of the side table that it leaves for another.
-func (o *outboxModel) leaveOther(id int64, from relay.Origin) {
-	switch from {
-	case relay.FromDelayed:
+func (o *outboxModel) leaveOther(id int64, destination string, from relay.Origin, share *relay.Share) {
+	switch {
+	case o.leaveShare(id, destination, from, share):
+	case from == relay.FromDelayed:
 		o.delayed = slices.DeleteFunc(o.delayed, func(d relay.Delay) bool { return d.ID == id })
-	case relay.FromExtra:
+	case from == relay.FromExtra:
 		o.extra = slices.DeleteFunc(o.extra, func(x int64) bool { return x == id })
 	}
 }
@@ -202,7 +206,10 @@ func (o *outboxModel) die(d relay.Death) {
 }
 
 func (o *outboxModel) addDelay(d relay.Delay) {
-	o.leaveOther(d.ID, d.From)
+	o.leaveOther(d.ID, d.Destination, d.From, d.Share)
+	if o.joinDelayed(d) {
+		return
+	}
 	if slices.ContainsFunc(o.delayed, func(x relay.Delay) bool { return x.ID == d.ID }) {
 		if !o.row(d.ID).late {
 			o.w.fail("one place", "row %d is delayed twice", d.ID)

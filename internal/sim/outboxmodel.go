@@ -29,6 +29,7 @@ type outboxModel struct {
 	delayed     []relay.Delay    // by due time, then id
 	extra       []int64          // sorted
 	again       map[int64]string // message ids of those of extra that were sent before
+	shares      shares
 	resends     int
 	gap         []int64 // sorted
 	dead        []*deadRow
@@ -76,7 +77,7 @@ type deadRow struct {
 
 // addOutbox makes the outbox of one database.
 func (w *World) addOutbox(name string) *outboxModel {
-	o := &outboxModel{name: name, outboxTable: newOutboxTable(w), coordinates: map[int64]settle.Coordinates{}, again: map[int64]string{}}
+	o := &outboxModel{name: name, outboxTable: newOutboxTable(w), coordinates: map[int64]settle.Coordinates{}, again: map[int64]string{}, shares: newShares()}
 	o.check = &outboxChecker{w: w, o: o, highest: map[string]*outboxRow{}}
 	o.newDivision(1).begun = true
 	w.outboxes = append(w.outboxes, o)

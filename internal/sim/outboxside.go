@@ -7,6 +7,7 @@ import (
 
 	"github.com/settlemq/settle"
 	"github.com/settlemq/settle/relay"
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 // Side implements relay.Store.
@@ -25,10 +26,11 @@ func (o *outboxModel) Side(lane *laneModel, q relay.SideQuery) relay.SidePage {
 		}
 	case relay.SideDelayed:
 		for _, d := range o.delayed {
-			if slices.Contains(q.Held, d.Destination) || !lane.Owns(d.Key) {
+			owed := o.shares.delayed[d.ID]
+			if o.shares.held(q.Held, d.Destination, owed) || !lane.Owns(d.Key) {
 				continue
 			}
-			if d.Due.After(q.Now) || !p.add(d.ID, relay.Row{Destination: d.Destination}) {
+			if d.Due.After(q.Now) || !p.add(d.ID, relay.Row{Destination: d.Destination, Owed: owed}) {
 				p.Next = d.Due
 				break
 			}
@@ -38,7 +40,7 @@ func (o *outboxModel) Side(lane *laneModel, q relay.SideQuery) relay.SidePage {
 			if r := o.row(id); r.event != nil && slices.Contains(q.Held, r.event.Topic) || id <= q.After || !lane.Owns(o.keyOf(id)) {
 				continue
 			}
-			if !p.add(id, relay.Row{MessageID: o.again[id]}) {
+			if !p.add(id, relay.Row{MessageID: o.again[id], Owed: o.shares.extra[id]}) {
 				break
 			}
 		}
@@ -87,11 +89,12 @@ func (o *outboxModel) Sweep(l relay.Lease, limit int) (int, error) {
 		if lane.Of > 1 && o.ahead(lane, r) {
 			return false
 		}
-		if lane.Of > 1 && o.elsewhereDone(r) {
+		if lane.Of > 1 && o.elsewhereDone(r) && !outboxlog.HasLists(lane.newest().Readers) {
 			o.w.probes.hit("row of a cold hole that its lane has dealt with")
 			return true
 		}
 		found++
+		o.shares.listed[id] = true
 		i, _ := slices.BinarySearch(o.extra, id)
 		o.extra = slices.Insert(o.extra, i, id)
 		o.w.probes.hit("late row found")
@@ -207,6 +210,7 @@ func (o *outboxModel) Discard(d *deadRow) {
 	o.w.hist.note(o.w.Since(), "operator", "discards", d.ID)
 	if r := o.row(d.ID); r != nil {
 		r.done, r.passed = true, true
+		r.giveUp(d.Destination)
 	}
 	o.parked = slices.DeleteFunc(o.parked, func(p parkedRow) bool { return p.ID == d.ID && p.Destination == d.Destination })
 }
@@ -235,6 +239,7 @@ func (o *outboxModel) SkipEvent(id string) {
 func (o *outboxModel) Resend(r *outboxRow) {
 	o.controls.Version++
 	o.resends++
+	o.shares.listed[r.id] = true
 	o.again[r.id] = r.event.ID + "#" + strconv.Itoa(o.resends)
 	i, _ := slices.BinarySearch(o.extra, r.id)
 	o.extra = slices.Insert(o.extra, i, r.id)

@@ -52,8 +52,14 @@ type outboxRow struct {
 	// probed is whether its id, when only given, was found to be locked by nobody.
 	probed bool
 	// done rows are settled without being sent: skipped or discarded.
-	done   bool
-	sent   int // copies in the broker's log
+	done bool
+	sent int // copies in the broker's log
+	// sentTo counts those of each destination; over are destinations that a person
+	// has given up for it, or had pass it. goes are those that it must reach, known
+	// when the cursor has come to it.
+	sentTo map[string]int
+	over   map[string]bool
+	goes   []string
 	commit int // its place among asynchronous commits
 }
 

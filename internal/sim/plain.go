@@ -23,8 +23,9 @@ const (
 func newPlain(w *World, routed bool) {
 	p := &plain{World: w}
 	w.story = p
+	fanned := w.Fanned
 	w.Swarm = newSwarm(w.dice)
-	if routed {
+	if w.Fanned = fanned; routed {
 		w.withRoutes(w.dice)
 	}
 	p.outbox = w.addOutbox("outbox")

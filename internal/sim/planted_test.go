@@ -87,7 +87,7 @@ func readBug(t *testing.T, path string) bug {
 			b.file = strings.TrimSpace(value)
 		}
 		if value, ok := strings.CutPrefix(line, "test: "); ok {
-			for _, story := range []simulation{shopRuns, routedRuns, halfRuns} {
+			for _, story := range []simulation{shopRuns, routedRuns, halfRuns, listRuns} {
 				if strings.TrimSpace(value) == story.test {
 					b.story = story
 				}

@@ -136,6 +136,14 @@ var Expected = []string{
 	"write of a former leader refused",
 }
 
+// ExpectedOfLists are the places that many seeds of RunFanned must have come to.
+func ExpectedOfLists() []string {
+	return []string{
+		"delayed row left for another destination", "destination joined again", "event at the second broker", "event delayed", "late row left for another destination",
+		"routes changed", "row deleted by retention", "row that goes to several destinations", "rows handed over between lanes",
+	}
+}
+
 // ExpectedOfRoutes are the places that many seeds of RunRouted must have come to.
 func ExpectedOfRoutes() []string {
 	return []string{

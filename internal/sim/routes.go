@@ -30,6 +30,17 @@ func (w *World) reroute() {
 		w.routed(nil)
 		return
 	}
+	if w.Fanned {
+		here := other
+		here.Broker, here.Also = "", true
+		if w.chance(0.5) { // a few more
+			here.EventType, here.Topic, here.AggregateType, here.As = "", "", "", ""
+			other.EventType, other.Topic, other.AggregateType = "", "", ""
+		}
+		other.Broker = otherBroker
+		w.routed([]relay.Route{here, other})
+		return
+	}
 	w.routed([]relay.Route{other})
 }
 

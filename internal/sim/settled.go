@@ -60,6 +60,8 @@ func (c *checker) relayUnsettled(o *outboxModel, say func(string, ...any)) {
 			say("row %d (%s) is in a side table: %+v", r.id, r.event.ID, p)
 		case r.sent == 0 && !r.done:
 			say("row %d (%s) was not sent", r.id, r.event.ID)
+		case c.w.Fanned && len(o.missing(r)) > 0:
+			say("row %d (%s) was not sent to %v", r.id, r.event.ID, o.missing(r))
 		}
 	}
 	if n := len(o.parked) + len(o.delayed) + len(o.extra); n > 0 {

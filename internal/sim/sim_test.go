@@ -35,6 +35,7 @@ type simulation struct {
 var (
 	plainRuns  = simulation{"TestSimulation", sim.Run, 2000, sim.Expected}
 	routedRuns = simulation{"TestRoutedSimulation", sim.RunRouted, 400, sim.ExpectedOfRoutes()}
+	listRuns   = simulation{"TestSeveralBrokersSimulation", sim.RunFanned, 200, sim.ExpectedOfLists()}
 	shopRuns   = simulation{"TestShopSimulation", sim.RunShop, 500, sim.ExpectedOfShop()}
 	halfRuns   = simulation{"TestHalfSimulation", sim.RunHalf, 3000, sim.ExpectedOfHalves()}
 )
@@ -46,6 +47,9 @@ func TestSimulation(t *testing.T) { plainRuns.check(t) }
 
 // TestRoutedSimulation does the same with two brokers and routes that change.
 func TestRoutedSimulation(t *testing.T) { routedRuns.check(t) }
+
+// TestSeveralBrokersSimulation does the same with events that go to both.
+func TestSeveralBrokersSimulation(t *testing.T) { listRuns.check(t) }
 
 // TestShopSimulation does the same with the six services of the shop.
 func TestShopSimulation(t *testing.T) { shopRuns.check(t) }

@@ -39,6 +39,7 @@ type Swarm struct {
 	// Routed: there is a second broker, and routes lead to it that are changed so
 	// often; a relay has those of the time when it began.
 	Routed       bool
+	Fanned       bool // to both brokers
 	RouteChanges int
 
 	// Stores and network.

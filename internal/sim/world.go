@@ -102,6 +102,14 @@ func RunRouted(seed uint64, keep bool) Result {
 	return w.result(seed)
 }
 
+// RunFanned runs one seed of such a world in which most events go to both brokers.
+func RunFanned(seed uint64, keep bool) Result {
+	w := newWorld(seed, keep)
+	w.Fanned = true
+	newPlain(w, true)
+	return w.result(seed)
+}
+
 // result runs a world and tells what became of it.
 func (w *World) result(seed uint64) (r Result) {
 	defer func() {

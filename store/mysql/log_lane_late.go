@@ -5,12 +5,14 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+
+	"github.com/settlemq/settle/store/outboxlog"
 )
 
 // Each lane has its own holes, and what one has given up another may still
 // await, or have sent. The owner of the key decides: what it is still to come to
 // stays as it is, what it has dealt with is no hole any more, and the rest is
-// late.
+// late. Where events may go to several destinations, all is that was passed.
 const (
 	rowsToJudge = `SELECT e.id, e.topic, e.event_id FROM t_outbox_event e WHERE e.id IN (%s)`
 
@@ -26,12 +28,11 @@ type judged struct {
 }
 
 // passedRows leaves those of some ids of this lane that its readers have passed.
-func (l *Log) passedRows(ctx context.Context, tx *sql.Tx, ids []int64) ([]judged, error) {
+func (l *Log) passedRows(ctx context.Context, tx *sql.Tx, ids []int64) (all []judged, lists bool, err error) {
 	st, err := l.s.readPosition(ctx, tx, l.lane().Number)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var all []judged
 	var row judged
 	var topic stringColumn
 	for some := range slices.Chunk(ids, rowsAtOnce) {
@@ -43,18 +44,24 @@ func (l *Log) passedRows(ctx context.Context, tx *sql.Tx, ids []int64) ([]judged
 			}
 		}, fmt.Sprintf(rowsToJudge, times(len(some), "?")), list(some)...)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
-	return all, nil
+	return all, outboxlog.HasLists(st.Checkpoint.Readers), nil
 }
 
 // lateOfLane returns which of some ids of this lane are dealt with or late, and
 // which are late.
 func (l *Log) lateOfLane(ctx context.Context, tx *sql.Tx, ids []int64) (decided, late []int64, err error) {
-	rows, err := l.passedRows(ctx, tx, ids)
+	rows, lists, err := l.passedRows(ctx, tx, ids)
 	if err != nil {
 		return nil, nil, err
+	}
+	if lists {
+		for _, r := range rows {
+			decided = append(decided, r.id)
+		}
+		return decided, slices.Clone(decided), nil
 	}
 	dealt := map[int64]bool{}
 	var id int64

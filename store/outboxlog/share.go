@@ -83,6 +83,17 @@ func IsOver(s *relay.Share) (over, beside bool) {
 	return s == nil || !s.Pending, s != nil
 }
 
+// HasLists reports whether events may go to several destinations by the routes of
+// a position. Of a row that a lane has dealt with it is not known then at which:
+// one that read for itself may have come to it when others had given its id up.
+func HasLists(readers []relay.Reader) bool {
+	return slices.ContainsFunc(readers, func(r relay.Reader) bool {
+		return slices.ContainsFunc(r.Routing, func(l relay.Routing) bool {
+			return slices.ContainsFunc(l.Routes, func(route relay.Route) bool { return route.Also })
+		})
+	})
+}
+
 // PackOwed and UnpackOwed are for databases that keep them as JSON.
 func PackOwed(owed []string) string {
 	packed, err := json.Marshal(owed)

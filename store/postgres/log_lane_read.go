@@ -49,19 +49,24 @@ AND CASE WHEN e.id IS NULL THEN 0 ELSE settle_lane(e.id, e.aggregate_id, $4) END
 	// Each lane has its own holes, and what one has given up another may still
 	// await, or have sent. The owner of the key decides: what it is still to come
 	// to stays as it is, what it has dealt with is no hole any more, and the rest
-	// is late.
-	listLateOfLane = `WITH looked AS MATERIALIZED (SELECT first_id, last_id FROM t_outbox_gap WHERE first_id > $2 ORDER BY first_id LIMIT $4),
+	// is late. Where events may go to several destinations, all is that was passed:
+	// one of them may have come to a row when others had given its id up.
+	listLateOfLane = `WITH lists AS MATERIALIZED (SELECT EXISTS (SELECT 1 FROM v_outbox_lane l CROSS JOIN LATERAL
+  (SELECT readers FROM t_outbox_checkpoint c WHERE c.lane = l.lane ORDER BY c.epoch DESC, c.number DESC LIMIT 1) c
+  WHERE l.lane_index = $6 AND c.readers::text LIKE '%"also":true%') AS used),
+ looked AS MATERIALIZED (SELECT first_id, last_id FROM t_outbox_gap WHERE first_id > $2 ORDER BY first_id LIMIT $4),
  own AS MATERIALIZED (SELECT e.id, e.topic, e.event_id, r.first_id FROM looked r CROSS JOIN LATERAL
   (SELECT id, topic, event_id FROM settle_outbox_row() WHERE id BETWEEN r.first_id AND r.last_id AND readable AND settle_lane(id, aggregate_id, $5) = $6 ORDER BY id LIMIT $3) e ORDER BY e.id LIMIT $3),
  reader AS MATERIALIZED (SELECT destination, cursor FROM v_outbox_lane_reader WHERE lane_index = $6),
  late AS MATERIALIZED (SELECT w.id, w.first_id, w.event_id FROM own w LEFT JOIN reader m ON m.destination = '' LEFT JOIN reader o ON o.destination = w.topic AND o.destination <> ''
   WHERE w.id <= coalesce(o.cursor, m.cursor, 0) AND NOT EXISTS (SELECT 1 FROM v_outbox_lane_open u
    WHERE u.lane_index = $6 AND u.destination = coalesce(o.destination, m.destination) AND w.id BETWEEN u.first_id AND u.last_id)),
- listed AS (INSERT INTO t_outbox_extra (id, reason, added_at) SELECT DISTINCT w.id, 'late', $1::timestamptz FROM late w
+ listed AS (INSERT INTO t_outbox_extra (id, reason, added_at) SELECT DISTINCT w.id, 'late', $1::timestamptz FROM (SELECT w.id FROM late w
   WHERE NOT EXISTS (SELECT 1 FROM v_outbox_sent s WHERE s.id = w.id AND s.first_id <= w.id AND s.last_id >= w.id)
   AND NOT EXISTS (SELECT 1 FROM t_outbox_parked p WHERE p.id = w.id OFFSET 0) AND NOT EXISTS (SELECT 1 FROM t_outbox_delayed t WHERE t.id = w.id OFFSET 0)
   AND NOT EXISTS (SELECT 1 FROM settle_skip k WHERE k.event_id = w.event_id OFFSET 0)
   AND NOT EXISTS (SELECT 1 FROM t_dead_letter d WHERE d.consumer_group = '' AND d.event_id = w.event_id AND d.outbox_id = w.id OFFSET 0)
+  UNION ALL SELECT w.id FROM late w, lists WHERE lists.used) w
   ON CONFLICT DO NOTHING RETURNING id),
  number AS (SELECT count(*) AS n FROM listed)
 SELECT number.n, (SELECT count(*) FROM looked), (SELECT coalesce(max(first_id), 0) FROM looked), coalesce(array_agg(late.first_id) FILTER (WHERE late.id IS NOT NULL), '{}'),
