@@ -74,9 +74,9 @@ func TestAnEventGoesToSeveralBrokersOfWhichOneIsDown(t *testing.T) {
 		return status
 	}
 	insert(t, db, "e-1")
-	exec(t, db, `INSERT INTO t_outbox_event (event_id, event_type, aggregate_id, payload, not_before) VALUES ('d-1', 'x', 'd', '{}', (unixepoch() + 11) * 1000000)`)
+	exec(t, db, `INSERT INTO t_outbox_event (event_id, event_type, aggregate_id, payload, not_before) VALUES ('d-1', 'x', 'd', '{}', (unixepoch() + 13) * 1000000)`)
 	await(t, s, log, "sending", func(h server.Health) bool {
-		return h.Sources["order"].Published == 1 && is("order", server.StateUnreachable, "broker")(h)
+		return h.Sources["order"].Published >= 1 && is("order", server.StateUnreachable, "broker")(h)
 	})
 	if got := status("e-1"); got != "PENDING" {
 		t.Errorf("one of two brokers has the event, and it is %s", got)
