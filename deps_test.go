@@ -38,7 +38,7 @@ var imports = map[string]struct{ ours, others []string }{
 	"broker/internal/deadletter": {},
 	"broker/kafka":               {ours: []string{"", "broker/cloudevents", "broker/internal/brokerurl", "bridge", "broker/internal/deadletter", "doctor"}, others: []string{"github.com/twmb/franz-go"}},
 	"broker/memory":              {ours: []string{"", "broker/internal/claims"}},
-	"broker/nats":                {ours: []string{"", "broker/cloudevents", "broker/internal/brokerurl", "broker/internal/claims", "doctor"}, others: []string{"github.com/nats-io/nats.go"}},
+	"broker/nats":                {ours: []string{"", "broker/cloudevents", "broker/internal/brokerurl", "bridge", "broker/internal/claims", "broker/internal/deadletter", "doctor"}, others: []string{"github.com/nats-io/nats.go"}},
 	"broker/nats/embedded":       {ours: []string{""}, others: []string{"github.com/nats-io/nats-server/v2", "github.com/nats-io/nats.go", "golang.org/x/sys"}},
 	"broker/rabbitmq":            {ours: []string{"", "broker/cloudevents", "broker/internal/brokerurl", "bridge", "broker/internal/deadletter", "doctor"}, others: []string{"github.com/rabbitmq/amqp091-go"}},
 	"broker/rocketmq":            {ours: []string{"", "broker/cloudevents", "broker/internal/brokerurl", "bridge", "broker/internal/claims", "broker/internal/deadletter", "broker/rocketmq/remoting", "doctor", "txmsg"}},

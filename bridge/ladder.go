@@ -9,11 +9,11 @@ import (
 type Group struct {
 	// Name of the consumer group. Required.
 	Name string
-	// Dead are the dead-letter topics (Kafka) or queues (RabbitMQ) to read. At
-	// least one.
+	// Dead are the dead-letter topics (Kafka, RocketMQ) or queues (RabbitMQ) to read,
+	// or the streams that the group reads (NATS). At least one.
 	Dead []string
 	// Retry receives what goes back to this group only: its own queue (RabbitMQ),
-	// or a topic that only this group reads (Kafka). Defaults to none: a letter
+	// or a topic or subject that only this group reads. Defaults to none: a letter
 	// can go back to its origin alone.
 	Retry string
 }

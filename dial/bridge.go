@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/settlemq/settle/bridge"
+	"github.com/settlemq/settle/broker/nats"
 	"github.com/settlemq/settle/broker/rabbitmq"
 	"github.com/settlemq/settle/broker/rocketmq"
 )
@@ -16,8 +17,8 @@ func CheckBridge(rawURL string) error {
 	if err := CheckBroker(rawURL); err != nil {
 		return err
 	}
-	if !isKafka(rawURL) && !rabbitmq.IsURL(rawURL) && !rocketmq.IsURL(rawURL) {
-		return errors.New("only Kafka, RabbitMQ and RocketMQ have dead letters of consumers that are not ours")
+	if !isKafka(rawURL) && !rabbitmq.IsURL(rawURL) && !rocketmq.IsURL(rawURL) && !nats.IsURL(rawURL) {
+		return errors.New("only Kafka, RabbitMQ, RocketMQ and NATS have dead letters of consumers that are not ours")
 	}
 	return nil
 }

@@ -15,9 +15,9 @@ import (
 // BridgeConfig is a consumer group that is not ours, whose dead letters are
 // brought into the source's database, and sent back when a person orders it.
 type BridgeConfig struct {
-	Broker string       `yaml:"broker" doc:"URL of the broker that the group reads from, with placeholders like db's: Kafka, RabbitMQ or RocketMQ" default:"as the source's"`
-	Dead   []string     `yaml:"dead" doc:"its dead-letter topics (Kafka, RocketMQ's %DLQ%GROUP) or queues (RabbitMQ)" default:"as the ladder's"`
-	Retry  string       `yaml:"retry" doc:"what only this group reads, for what goes back to it alone: its queue (RabbitMQ), a retry topic (Kafka, RocketMQ's %RETRY%GROUP)" default:"as the ladder's, or none"`
+	Broker string       `yaml:"broker" doc:"URL of the broker that the group reads from, with placeholders like db's: Kafka, RabbitMQ, RocketMQ or NATS" default:"as the source's"`
+	Dead   []string     `yaml:"dead" doc:"its dead-letter topics (Kafka, RocketMQ's %DLQ%GROUP), queues (RabbitMQ) or the streams that its consumer reads (NATS)" default:"as the ladder's"`
+	Retry  string       `yaml:"retry" doc:"what only this group reads, for what goes back to it alone: its queue (RabbitMQ), a retry topic (Kafka, RocketMQ's %RETRY%GROUP), a subject (NATS)" default:"as the ladder's, or none"`
 	Ladder LadderConfig `yaml:"ladder" doc:"waits between the group's attempts, made at the broker at start; without a topic none is made"`
 	// LeaseTTL and LookEvery are those of bridge.Config.
 	LeaseTTL  time.Duration `yaml:"lease_ttl" doc:"how long a bridge leads without renewing; another takes over after it" default:"15s"`
@@ -26,9 +26,9 @@ type BridgeConfig struct {
 
 // LadderConfig is a bridge.Ladder.
 type LadderConfig struct {
-	Topic string          `yaml:"topic" doc:"where the group's events come from: a topic (Kafka, RocketMQ), an exchange (RabbitMQ)" default:"none"`
+	Topic string          `yaml:"topic" doc:"where the group's events come from: a topic (Kafka, RocketMQ, NATS), an exchange (RabbitMQ)" default:"none"`
 	Queue string          `yaml:"queue" doc:"the group's queue (RabbitMQ)" default:"TOPIC.GROUP"`
-	Steps []time.Duration `yaml:"steps" doc:"the waits before the second attempt, the third, and so on, at most 16; on RocketMQ its delay levels" default:"[1m0s, 5m0s, 30m0s]"`
+	Steps []time.Duration `yaml:"steps" doc:"the waits before the second attempt, the third, and so on, at most 16; on RocketMQ its delay levels, on NATS the consumer's backoff" default:"[1m0s, 5m0s, 30m0s]"`
 }
 
 // bridges returns the names of the groups that are bridged, in order.
@@ -73,10 +73,10 @@ func (c SourceConfig) wrongBridges() *configfile.Wrong {
 
 func (b BridgeConfig) wrong(broker string) *configfile.Wrong {
 	if broker == "" || broker == BrokerEmbedded {
-		return &configfile.Wrong{Key: "broker", Want: "given, because the broker of the source is embedded: only Kafka, RabbitMQ and RocketMQ have dead letters of consumers that are not ours"}
+		return &configfile.Wrong{Key: "broker", Want: "given, because the broker of the source is embedded: only Kafka, RabbitMQ, RocketMQ and NATS that run by themselves have dead letters of consumers that are not ours"}
 	}
 	if err := dial.CheckBridge(broker); err != nil {
-		return &configfile.Wrong{Key: "broker", Want: "the URL of Kafka, RabbitMQ or RocketMQ: " + withoutText(err, broker)}
+		return &configfile.Wrong{Key: "broker", Want: "the URL of Kafka, RabbitMQ, RocketMQ or NATS: " + withoutText(err, broker)}
 	}
 	if slices.Contains(b.Dead, "") {
 		return &configfile.Wrong{Key: "dead", Got: fmt.Sprintf("%q", b.Dead), Want: "names"}

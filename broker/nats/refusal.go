@@ -24,6 +24,8 @@ const (
 	codeNoPeers         = 10005 // fewer servers than copies
 	codeNotClustered    = 10074 // copies where there is one server
 	codeBatchDuplicate  = 10201 // an atomic batch holds an id that is stored already
+	codeNoMessage       = 10037 // the stream does not have it
+	codeSubjectsTaken   = 10065 // another stream has them
 )
 
 // refusal is a definite answer: nothing of what was sent is stored.

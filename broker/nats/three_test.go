@@ -112,7 +112,7 @@ func TestADoctorSaysWhatAClusterOfThreeIsWorth(t *testing.T) {
 	doctortest.Says(t, diagnose(t, c.URL(), nats.DoctorConfig{}), "stream_copies", doctor.Bad, "one copy", "nats stream edit "+topicName+" --replicas 3")
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(clusterPatience); !ok(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
