@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-
-	"github.com/settlemq/settle"
 )
 
 // stored is a message as its stream keeps it.
@@ -30,12 +28,8 @@ func (b *Broker) message(ctx context.Context, stream string, sequence int64) (*s
 		return nil, err
 	}
 	subject := "$JS.API.STREAM.MSG.GET." + stream
-	b.denied.Delete(subject)
 	reply, err := b.nc.RequestWithContext(ctx, subject, question)
 	if err != nil {
-		if why, is := b.denied.Load(subject); is {
-			return nil, &settle.PublishError{Scope: settle.ScopeTopic, Err: fmt.Errorf("read stream %q: %v", stream, why)}
-		}
 		return nil, fmt.Errorf("read message %d of stream %q: %w", sequence, stream, because(ctx, err))
 	}
 	var a struct {

@@ -84,6 +84,9 @@ func (s *letterSource) follow(ctx context.Context, sink bridge.Sink) error {
 		case isForGood(err):
 			return err
 		}
+		if why := s.b.refusedAPI(); why != nil {
+			return why
+		}
 		if now := err.Error(); now != told && !errors.Is(err, errDisconnected) {
 			told = now
 			s.b.cfg.Log.Warn("reading dead letters from NATS fails and is tried again", "consumer_group", s.g.Name, "error", err)
@@ -98,6 +101,19 @@ func (s *letterSource) follow(ctx context.Context, sink bridge.Sink) error {
 // nobody answers may be starting, or choosing a leader.
 func isForGood(err error) bool {
 	return !errors.Is(err, nats.ErrNoResponders) && !errors.Is(err, jetstream.ErrJetStreamNotEnabled) && classify(err).Scope == settle.ScopeTopic
+}
+
+// refusedAPI returns the error of a question that the account has no right to ask: the
+// server answers none, and it looks like a time-out.
+func (b *Broker) refusedAPI() (why error) {
+	b.denied.Range(func(subject, err any) bool {
+		if name, _ := subject.(string); strings.HasPrefix(name, "$JS.API.") {
+			b.denied.Delete(subject)
+			why = unfit(fmt.Sprintf("the account may not ask %s: %v", name, err))
+		}
+		return why == nil
+	})
+	return why
 }
 
 // session looks for letters in all places, by one connection, until an error. It
