@@ -354,3 +354,26 @@ func TestACaptureThatIsAnotherStreamIsRefusedAndNamed(t *testing.T) {
 	there(c.captured(), time.Hour, "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES"+of, "$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED"+of)
 	refused("does not keep advisories until they are read (storage File, retention Limits, max_age 1h0m0s)")
 }
+
+func TestWhatIsNoAdvisoryIsPassedOverAndADeathThatIsToldTwiceIsOne(t *testing.T) {
+	c := newClimber(t, "nats://"+serveWith(t, server.Options{}))
+	b, g := c.declared()
+	subject := "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES." + c.stream() + ".stock"
+	seq := c.publish("k", []byte("odd"), nil)
+	c.giveUp("")
+	c.waiting(1)
+	again := `{"id":"again","timestamp":"` + time.Now().UTC().Format(time.RFC3339Nano) + `","stream":"` + c.stream() + `","consumer":"stock","deliveries":1,"stream_seq":`
+	for _, said := range []string{"", "no JSON", "{}", strings.Replace(again, "stock", "mail", 1) + "1}", again + "0}", again + strconv.FormatUint(seq, 10) + "}"} {
+		if err := c.js.Conn().Publish(subject, []byte(said)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.waiting(7)
+	l := bridgetest.Letters(t, b, g, 2)
+	if l[0].Identity != l[1].Identity || string(l[1].Record.Raw) != "odd" {
+		t.Errorf("one death is %q and %q", l[0].Identity, l[1].Identity)
+	}
+	if n := c.left(c.captured()); n != 0 {
+		t.Errorf("%d messages are left", n)
+	}
+}

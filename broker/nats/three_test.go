@@ -60,8 +60,12 @@ func (c *three) clear(t testing.TB, r *rig) {
 	ctx, cancel := context.WithTimeout(context.Background(), clusterPatience)
 	defer cancel()
 	js := r.js(t)
-	for err := errors.New("not yet"); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+	err := errors.New("not yet")
+	for ; err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 		err = js.DeleteStream(ctx, nats.StreamName(topicName))
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("the topic is still there after %s: %v", clusterPatience, err)
 	}
 }
 

@@ -40,8 +40,10 @@ begin() {
 }
 
 # answers waits until the monitor of a server says that it is whole: it has caught up with the leader of the cluster.
+# A look may take 2 s, so it is the time that is bounded.
 answers() {
-  for _ in $(seq 1200); do
+  local end=$((SECONDS + 240))
+  while ((SECONDS < end)); do
     if [[ $(monitor "$1" /healthz) == *'"ok"'* ]]; then return; fi
     if [ -z "$(node_pid "$1")" ]; then break; fi
     sleep 0.1
