@@ -24,6 +24,10 @@ type Lane struct {
 	Of    int `json:"of"`
 }
 
+// HasForerunners reports whether other lanes have read, or read now, what this one
+// owns: an id that it finds cold may be of a row that one of them has dealt with.
+func (l Lane) HasForerunners() bool { return l.Of > 1 || l.Generation > 1 }
+
 // Owns reports whether rows of a key are this lane's. key is as Row.Key says.
 func (l Lane) Owns(key string) bool { return LaneOf(key, l.Of) == l.Index }
 

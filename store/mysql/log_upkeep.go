@@ -67,7 +67,7 @@ func (l *Log) sweep(ctx context.Context, tx *sql.Tx, limit int) (int, error) {
 		return 0, err
 	}
 	decided, late := found, found
-	if l.lane().Of > 1 {
+	if l.lane().HasForerunners() {
 		if decided, late, err = l.lateOfLane(ctx, tx, found); err != nil {
 			return 0, err
 		}

@@ -50,7 +50,10 @@ func (l *Log) Sweep(ctx context.Context, lease relay.Lease, limit int) (int, err
 				return err
 			}
 		}
-		query, args := l.ofLane(listLate, listLateOfLane, now, l.sweepFrom, limit, sweepRuns)
+		query, args := listLate, []any{now, l.sweepFrom, limit, sweepRuns}
+		if lane.HasForerunners() {
+			query, args = listLateOfLane, append(args, lane.Of, lane.Index)
+		}
 		if err := tx.QueryRow(ctx, query, args...).Scan(&listed, &looked, &last, &torn, &late); err != nil || len(late) == 0 {
 			return err
 		}
