@@ -29,8 +29,14 @@ func TestAStormOfDeadlocksCostsNoAttemptAndMakesTransactionsSmall(t *testing.T) 
 	stores := processesAt(t, u.String(), 2, `CREATE TABLE t_stock (sku integer PRIMARY KEY, n integer NOT NULL)`, fmt.Sprintf(`INSERT INTO t_stock SELECT generate_series(1, %d), 0`, rows))
 	var members sync.WaitGroup
 	met := make([]bool, 2)
+	// At first each has a row and waits until the other has one, too: they meet.
+	var has [2]sync.WaitGroup
+	var first [2]sync.Once
+	has[0].Add(1)
+	has[1].Add(1)
 	for p, s := range stores {
 		members.Go(func() {
+			defer first[p].Do(has[p].Done) // nobody waits for one that has failed
 			for round := range works {
 				var items []settle.Item
 				for n := range rows {
@@ -47,6 +53,10 @@ func TestAStormOfDeadlocksCostsNoAttemptAndMakesTransactionsSmall(t *testing.T) 
 					if _, err := tx.ExecContext(ctx, `UPDATE t_stock SET n = n + 1 WHERE sku = $1`, sku); err != nil {
 						return err
 					}
+					first[p].Do(func() {
+						has[p].Done()
+						has[1-p].Wait()
+					})
 					var id int64
 					err := tx.QueryRowContext(ctx, `SELECT pg_current_xact_id()::text::bigint`).Scan(&id)
 					transactions[id]++
