@@ -25,7 +25,7 @@ type Stats struct {
 	// Swept records were confirmed by the sweep; Anew of them sent as another half
 	// message. GivenUp ones became dead letters.
 	Swept, Anew, GivenUp int64
-	// Purged records were deleted.
+	// Purged rows were deleted, of records or, where those are more, of answers.
 	Purged int64
 	// Ready is whether the broker knows this process as one of its group.
 	Ready bool

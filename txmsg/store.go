@@ -111,8 +111,9 @@ type Ledger interface {
 	// Mark notes a result. One that is confirmed, or a dead letter, stays so.
 	Mark(ctx context.Context, m Mark) error
 	// Purge deletes at most limit records that have ended longer than keep ago,
-	// confirmed, rolled back or discarded, with what was asked of them. It returns
-	// how many.
+	// confirmed, rolled back or discarded, and at most limit answers that are as
+	// old. It returns how many of the one or the other, whichever are more: limit
+	// says that there may be more of them.
 	Purge(ctx context.Context, keep time.Duration, limit int) (int, error)
 }
 

@@ -128,17 +128,19 @@ const (
 // Purge implements txmsg.Ledger.
 func (h *Halves) Purge(ctx context.Context, keep time.Duration, limit int) (n int, err error) {
 	err = h.s.write(ctx, h.s.own, func(tx *sql.Tx) error {
-		res, err := tx.ExecContext(ctx, purgeHalves, h.s.clock(), keep.Microseconds(), limit)
-		if err != nil {
-			return err
+		n = 0
+		for _, query := range []string{purgeHalves, purgeHalfChecks} {
+			res, err := tx.ExecContext(ctx, query, h.s.clock(), keep.Microseconds(), limit)
+			if err != nil {
+				return err
+			}
+			rows, err := res.RowsAffected()
+			if err != nil {
+				return err
+			}
+			n = max(n, int(rows))
 		}
-		rows, err := res.RowsAffected()
-		if err != nil {
-			return err
-		}
-		n = int(rows)
-		_, err = tx.ExecContext(ctx, purgeHalfChecks, h.s.clock(), keep.Microseconds(), limit)
-		return err
+		return nil
 	})
 	if err != nil {
 		return 0, fmt.Errorf("delete old records of half messages: %w", err)

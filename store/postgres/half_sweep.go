@@ -119,13 +119,15 @@ WHERE asked_at < ` + databaseNow + ` - $2::bigint * interval '1 microsecond' ORD
 // Purge implements txmsg.Ledger.
 func (h *Halves) Purge(ctx context.Context, keep time.Duration, limit int) (n int, err error) {
 	err = h.s.write(ctx, h.s.own, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, purgeHalves, h.s.clock(), keep.Microseconds(), limit)
-		if err != nil {
-			return err
+		n = 0
+		for _, query := range []string{purgeHalves, purgeHalfChecks} {
+			tag, err := tx.Exec(ctx, query, h.s.clock(), keep.Microseconds(), limit)
+			if err != nil {
+				return err
+			}
+			n = max(n, int(tag.RowsAffected()))
 		}
-		n = int(tag.RowsAffected())
-		_, err = tx.Exec(ctx, purgeHalfChecks, h.s.clock(), keep.Microseconds(), limit)
-		return err
+		return nil
 	})
 	if err != nil {
 		return 0, fmt.Errorf("delete old records of half messages: %w", err)

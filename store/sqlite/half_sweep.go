@@ -126,17 +126,19 @@ const (
 func (h *Halves) Purge(ctx context.Context, keep time.Duration, limit int) (n int, err error) {
 	before := h.s.now().Add(-keep).UnixMicro()
 	err = h.write(ctx, func(tx *sql.Tx) error {
-		res, err := tx.ExecContext(ctx, purgeHalves, before, limit)
-		if err != nil {
-			return err
+		n = 0
+		for _, query := range []string{purgeHalves, purgeHalfChecks} {
+			res, err := tx.ExecContext(ctx, query, before, limit)
+			if err != nil {
+				return err
+			}
+			rows, err := res.RowsAffected()
+			if err != nil {
+				return err
+			}
+			n = max(n, int(rows))
 		}
-		rows, err := res.RowsAffected()
-		if err != nil {
-			return err
-		}
-		n = int(rows)
-		_, err = tx.ExecContext(ctx, purgeHalfChecks, before, limit)
-		return err
+		return nil
 	})
 	if err != nil {
 		return 0, fmt.Errorf("delete old records of half messages: %w", err)

@@ -45,6 +45,7 @@ func HalfCases() []HalfCase {
 		{"what is given up again is the same dead letter, open again", halfGivenUpAgain},
 		{"what a person discards is not delivered any more", halfDiscarded},
 		{"what has ended is deleted after its time, and what has not stays", halfPurged},
+		{"answers are deleted too, and it is told when there are more of them", halfAnswersPurged},
 		{"a trail tells of records, checks and dead letters", halfTrail},
 		{"an answer that no row decides is kept", halfNoted},
 		{"a database has one name", halfScope},
@@ -320,27 +321,6 @@ func halfDiscarded(t testing.TB, s HalfStore) {
 	h.judge("1", txmsg.Rollback)
 	h.must(h.Ledger.Confirm(h.ctx, []string{"1"}))
 	h.letters(govern.StateDiscarded, 1)
-}
-
-func halfPurged(t testing.TB, s HalfStore) {
-	h := newHalves(t, s)
-	h.commit("1")
-	h.commit("2")
-	h.judge("3", txmsg.Rollback)
-	h.must(h.Ledger.Confirm(h.ctx, []string{"1"}))
-	purge := func(want int) {
-		t.Helper()
-		if n, err := h.Ledger.Purge(h.ctx, time.Hour, 10); n != want || err != nil {
-			t.Fatalf("Purge: %d, %v; want %d", n, err, want)
-		}
-	}
-	purge(0)
-	h.Advance(2 * time.Hour)
-	purge(2)
-	h.due(1)
-	if stages, _ := h.stages("e-3"); len(stages) != 0 {
-		t.Errorf("of what was deleted there is %v", stages)
-	}
 }
 
 func halfTrail(t testing.TB, s HalfStore) {

@@ -39,6 +39,7 @@ type brokenLedger struct {
 	bare     bool // loses headers
 	mute     bool // does not note
 	eager    bool // purges at once
+	content  bool // says that there is no more to purge
 	nameless int
 	lasting  bool // never gives up
 }
@@ -91,7 +92,11 @@ func (b *brokenLedger) Purge(ctx context.Context, keep time.Duration, limit int)
 	if b.eager {
 		keep = -time.Hour
 	}
-	return b.Ledger.Purge(ctx, keep, limit)
+	n, err := b.Ledger.Purge(ctx, keep, limit)
+	if b.content {
+		n = min(n, 1)
+	}
+	return n, err
 }
 
 func (b *brokenLedger) Scope(ctx context.Context) (string, error) {
@@ -153,6 +158,7 @@ func brokenHalves() map[string]func(halfStore) halfStore {
 		"what is given up again is the same dead letter, open again":                                  ledgers(brokenLedger{lasting: true}),
 		"what a person discards is not delivered any more":                                            governed,
 		"what has ended is deleted after its time, and what has not stays":                            ledgers(brokenLedger{eager: true}),
+		"answers are deleted too, and it is told when there are more of them":                         ledgers(brokenLedger{content: true}),
 		"a trail tells of records, checks and dead letters":                                           governed,
 		"an answer that no row decides is kept":                                                       ledgers(brokenLedger{mute: true}),
 		"a database has one name":                                                                     ledgers(brokenLedger{nameless: 1}),
