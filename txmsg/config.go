@@ -37,8 +37,9 @@ type Config struct {
 	// SweepEvery is the pause between two looks for such records. Defaults to 5 s.
 	SweepEvery time.Duration
 	// Retry says when a record that could not be delivered is tried again, and
-	// when it becomes a dead letter. A broker that does not answer costs no try.
-	// Defaults to settle.Backoff{}: 10 tries within about a quarter of an hour.
+	// when it becomes a dead letter. A broker that does not answer, or takes
+	// nothing for a topic, costs no try. Defaults to settle.Backoff{}: 10 tries within
+	// about a quarter of an hour.
 	Retry settle.RetryPolicy
 	// KeepFor is how long records are kept after they have ended. It must exceed
 	// the time for which the broker may still ask. Defaults to 7 days.

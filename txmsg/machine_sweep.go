@@ -61,9 +61,8 @@ func (m *Machine) endedAgain(now time.Time, in EndedAgain) []Command {
 func (m *Machine) refused(o Open, err error) []Command {
 	m.tell(workSweep, err)
 	mark := Mark{ID: o.ID, Result: ResultAgain, Tries: o.Tries, Cause: err.Error()}
-	scope := settle.ScopeOf(err)
-	if scope == settle.ScopeBroker {
-		// Who answers nobody says nothing of this record.
+	if settle.ScopeOf(err) != settle.ScopeRecord {
+		// Who answers nobody, or takes nothing for a topic, says nothing of this record.
 		mark.Wait = m.cfg.SweepAfter
 		return []Command{MarkOpen{o, mark}}
 	}

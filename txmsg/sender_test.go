@@ -223,6 +223,11 @@ func TestWhatTheBrokerRefusesForGoodIsGivenUpAndABrokerThatIsAwayIsWaitedFor(t *
 		t.Errorf("a broker that is away costs tries: %+v", r)
 	}
 	refuse(settle.ScopeTopic)
+	s.await("the record was put off again", func() bool { r, _ := s.ledger.find(); return r.cause == "topic: no" })
+	if r, _ := s.ledger.find(); r.dead || r.tries != 0 {
+		t.Errorf("a topic that takes nothing costs tries: %+v", r)
+	}
+	refuse(settle.ScopeRecord)
 	s.await("it is given up", func() bool { r, _ := s.ledger.find(); return r.dead && r.tries == 3 })
 	s.await("it is counted", func() bool { return s.sender.Stats().GivenUp == 1 })
 }

@@ -240,8 +240,8 @@ func (p *halfProcess) do(c txmsg.Command) {
 			return txmsg.SentAnew{Open: c.Open, Handle: h, Err: err}
 		})
 	case txmsg.MarkOpen:
-		if c.Mark.Result == txmsg.ResultAgain && c.Mark.Cause == errHalfAway.Error() && c.Mark.Tries > c.Open.Tries {
-			w.broken("a broker that is away costs no try", "%s was tried %d times", c.Open.ID, c.Mark.Tries)
+		if c.Mark.Result != txmsg.ResultMoved && (c.Mark.Cause == errHalfAway.Error() || c.Mark.Cause == errHalfTopic.Error()) && c.Mark.Tries > c.Open.Tries {
+			w.broken("a broker that is away, or takes nothing for a topic, costs no try", "%s was tried %d times", c.Open.ID, c.Mark.Tries)
 		}
 		p.answer(func() txmsg.Input { return txmsg.Marked{Open: c.Open, Mark: c.Mark, Err: w.ledger.mark(c.Mark)} })
 	case txmsg.Purge:

@@ -24,7 +24,8 @@ type halfBroker struct {
 	delivered map[string]int
 	dropped   map[string]bool
 	down      bool // it answers nobody
-	refusing  bool // it refuses the topic
+	closed    bool // it takes nothing for the topic
+	refusing  bool // it refuses each message
 }
 
 type halfMessage struct {
@@ -46,8 +47,11 @@ func (b *halfBroker) plan() {
 	for range b.w.from(0, 2) {
 		from, lasts := b.w.between(0, halfFaultTime), b.w.between(0, 10*time.Second)
 		what := &b.down
-		if b.w.chance(0.4) {
+		switch {
+		case b.w.chance(0.3):
 			what = &b.refusing
+		case b.w.chance(0.3):
+			what = &b.closed
 		}
 		b.w.After(from, func() { *what = true })
 		b.w.After(min(from+lasts, halfFaultTime), func() { *what = false })
@@ -65,6 +69,17 @@ func (b *halfBroker) away() error {
 	return nil
 }
 
+func (b *halfBroker) refusal() error {
+	switch {
+	case b.closed:
+		b.w.probes.hit("half: topic refused")
+		return errHalfTopic
+	case b.refusing:
+		return errHalfRefused
+	}
+	return nil
+}
+
 func (b *halfBroker) insert(id string) txmsg.Handle {
 	h := txmsg.Handle(fmt.Sprint(len(b.order) + 1))
 	b.halves[h] = &halfMessage{id: id, at: b.w.Since()}
@@ -77,8 +92,8 @@ func (b *halfBroker) keep(id string) (txmsg.Handle, error) {
 	if err := b.away(); err != nil {
 		return "", err
 	}
-	if b.refusing {
-		return "", errHalfTopic
+	if err := b.refusal(); err != nil {
+		return "", err
 	}
 	h := b.insert(id)
 	if !b.w.calm && b.w.chance(0.05) {
@@ -158,8 +173,8 @@ func (b *halfBroker) end(handle txmsg.Handle, v txmsg.Verdict, asked bool) error
 		return errHalfAway
 	case h.gone:
 		return txmsg.ErrGone
-	case v == txmsg.Commit && b.refusing:
-		return errHalfTopic
+	case v == txmsg.Commit && b.refusal() != nil:
+		return b.refusal()
 	}
 	h.ended = true
 	if v == txmsg.Rollback {

@@ -9,10 +9,11 @@ import (
 )
 
 var (
-	errHalfAway   = &settle.PublishError{Scope: settle.ScopeBroker, Err: errors.New("away")}
-	errHalfTopic  = &settle.PublishError{Scope: settle.ScopeTopic, Err: errors.New("no such topic")}
-	errHalfLost   = errors.New("no answer")
-	errHalfBarred = errors.New("the record is there already")
+	errHalfAway    = &settle.PublishError{Scope: settle.ScopeBroker, Err: errors.New("away")}
+	errHalfTopic   = &settle.PublishError{Scope: settle.ScopeTopic, Err: errors.New("no such topic")}
+	errHalfRefused = &settle.PublishError{Scope: settle.ScopeRecord, Err: errors.New("too large")}
+	errHalfLost    = errors.New("no answer")
+	errHalfBarred  = errors.New("the record is there already")
 )
 
 // halfLedger is the database: records under a unique id, and the ids that open
