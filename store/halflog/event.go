@@ -3,6 +3,7 @@ package halflog
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -98,3 +99,6 @@ func Field(s string) string {
 	}
 	return s
 }
+
+// Times makes a broker's count one that every column takes.
+func Times(n int) int { return max(0, min(n, math.MaxInt32)) }

@@ -107,7 +107,7 @@ func (h *Halves) Judge(ctx context.Context, q txmsg.Inquiry) (v txmsg.Verdict, e
 
 func noteHalf(ctx context.Context, tx *sql.Tx, a txmsg.Answered, at any) error {
 	_, err := tx.ExecContext(ctx, insertHalfCheck, halflog.Field(a.ID), halflog.Field(a.EventID), halflog.Field(a.EventType), halflog.Field(a.Key), at,
-		halflog.AskedBy(a.ByBroker), a.Verdict.String(), a.Times, a.Owner, halflog.Cause(a.Cause))
+		halflog.AskedBy(a.ByBroker), a.Verdict.String(), halflog.Times(a.Times), a.Owner, halflog.Cause(a.Cause))
 	return err
 }
 

@@ -115,7 +115,7 @@ func (h *Halves) judge(ctx context.Context, tx *sql.Tx, q txmsg.Inquiry) (txmsg.
 
 func noteHalf(ctx context.Context, tx *sql.Tx, a txmsg.Answered) error {
 	_, err := tx.ExecContext(ctx, insertHalfCheck, halflog.Field(a.ID), halflog.Field(a.EventID), halflog.Field(a.EventType), halflog.Field(a.Key), a.At.UnixMicro(),
-		halflog.AskedBy(a.ByBroker), a.Verdict.String(), a.Times, a.Owner, halflog.Cause(a.Cause))
+		halflog.AskedBy(a.ByBroker), a.Verdict.String(), halflog.Times(a.Times), a.Owner, halflog.Cause(a.Cause))
 	return err
 }
 

@@ -360,7 +360,7 @@ func halfTrail(t testing.TB, s HalfStore) {
 func halfNoted(t testing.TB, s HalfStore) {
 	h := newHalves(t, s)
 	q := halfInquiry("1")
-	q.Cause = "no route"
+	q.Cause, q.Times = "no route", 1<<40 // as a foreign message may say
 	h.must(h.Ledger.Note(h.ctx, []txmsg.Answered{{Inquiry: q, Verdict: txmsg.Unknown, At: time.Now()}}))
 	if stages, _ := h.stages("e-1"); len(stages) != 2 || stages[0] != govern.StageHalf || stages[1] != govern.StageChecked {
 		t.Errorf("the trail is %v", stages)
