@@ -241,7 +241,7 @@ func (p *halfProcess) do(c txmsg.Command) {
 		})
 	case txmsg.MarkOpen:
 		if c.Mark.Result != txmsg.ResultMoved && (c.Mark.Cause == errHalfAway.Error() || c.Mark.Cause == errHalfTopic.Error()) && c.Mark.Tries > c.Open.Tries {
-			w.broken("a broker that is away, or takes nothing for a topic, costs no try", "%s was tried %d times", c.Open.ID, c.Mark.Tries)
+			w.broken("a broker that is away or takes nothing for a topic costs no try", "%s was tried %d times", c.Open.ID, c.Mark.Tries)
 		}
 		p.answer(func() txmsg.Input { return txmsg.Marked{Open: c.Open, Mark: c.Mark, Err: w.ledger.mark(c.Mark)} })
 	case txmsg.Purge:
