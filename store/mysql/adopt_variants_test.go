@@ -106,7 +106,7 @@ func TestEachKindOfClassicTableIsAdopted(t *testing.T) {
 			if got := string(log[3].Raw); v.arrives != "" && got != v.arrives {
 				t.Errorf("the envelope is\n%s, want\n%s", got, v.arrives)
 			}
-			if name == "body" && string(log[3].Event.Payload) != `{"n": 1.10}` {
+			if name == "body" && string(log[3].Event.Payload) != `{"n": 1.10}` && string(log[3].Event.Payload) != `{"n": 1.1}` { // JSON of MySQL writes numbers its own way
 				t.Errorf("the body is %s", log[3].Event.Payload)
 			}
 			if h := log[0].Headers; v.headers != "" && (h[settle.HeaderProducer] != "order-service" || h["n"] != "7" || h["deep"] != `{"a":null}` && h["deep"] != `{"a": null}` || len(h["none"]) > 0) {

@@ -22,6 +22,7 @@ const (
 	codeNeedsRight = 1227 // one that is not of a database
 	codeLockWait   = 1205
 	codeNoWait     = 3572 // MySQL: a lock is not given at once
+	codeNoFunction = 1305
 )
 
 // explain puts what a person can mend into a sentence, with the SQL for it.

@@ -182,9 +182,10 @@ func (l *Log) writing(ctx context.Context) (sessions []int64, known bool, err er
 
 // probe fails at once where a record is locked, by who has inserted it; by
 // index, so that no other record is touched, and by itself, so that no lock is
-// left. It waits for nobody.
+// left. It waits for nobody. MySQL locks no list that stands in the query itself
+// (3569), so it stands in one of its own.
 const (
-	probeSingle = `SELECT count(*) FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) h STRAIGHT_JOIN ` + logRows + ` ON e.id = h.id FOR UPDATE NOWAIT`
+	probeSingle = `SELECT count(*) FROM (SELECT j.id FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) j) h STRAIGHT_JOIN ` + logRows + ` ON e.id = h.id FOR UPDATE NOWAIT`
 	probeRanges = `SELECT count(*) FROM ` + logRows + ` WHERE %s FOR UPDATE NOWAIT`
 )
 

@@ -111,7 +111,20 @@ func look(ctx context.Context, db *sql.DB) (server, error) {
 	case readOnly:
 		return s, errors.New("the server is a read-only replica; give the URL of the primary")
 	}
-	return s, nil
+	return s, s.hashes(ctx, db)
+}
+
+const hashOfNothing = `SELECT MD5('')`
+
+// hashes refuses a server that can't tell a key's lane. The newest MySQL has
+// MD5 in a component, which it begins without.
+func (s server) hashes(ctx context.Context, db *sql.DB) error {
+	var sum string
+	err := db.QueryRowContext(ctx, hashOfNothing).Scan(&sum)
+	if hasCode(err, codeNoFunction) {
+		return fmt.Errorf("the server, MySQL %s, has no function MD5(), by which a key's lane is found; it comes with: INSTALL COMPONENT 'file://component_classic_hashing'", s.version)
+	}
+	return err
 }
 
 // older compares the numbers that versions begin with.

@@ -5,15 +5,15 @@
 
 -- The cursors of the newest checkpoint.
 CREATE OR REPLACE VIEW v_outbox_reader AS
-SELECT r.destination, r.`cursor`
+SELECT coalesce(r.destination, '') AS destination, r.`cursor`
 FROM (SELECT readers FROM t_outbox_checkpoint WHERE lane = 0 ORDER BY epoch DESC, number DESC LIMIT 1) newest,
-  JSON_TABLE(newest.readers, '$[*]' COLUMNS (destination VARCHAR(191) CHARACTER SET utf8mb4 COLLATE settle_exact PATH '$.destination' DEFAULT '' ON EMPTY, `cursor` BIGINT PATH '$.cursor')) r;
+  JSON_TABLE(newest.readers, '$[*]' COLUMNS (destination VARCHAR(191) CHARACTER SET utf8mb4 COLLATE settle_exact PATH '$.destination', `cursor` BIGINT PATH '$.cursor')) r;
 
 -- What is at or below a cursor and not done yet.
 CREATE OR REPLACE VIEW v_outbox_open AS
-SELECT o.destination, o.first_id, o.last_id
+SELECT coalesce(o.destination, '') AS destination, o.first_id, o.last_id
 FROM (SELECT readers FROM t_outbox_checkpoint WHERE lane = 0 ORDER BY epoch DESC, number DESC LIMIT 1) newest,
-  JSON_TABLE(newest.readers, '$[*]' COLUMNS (destination VARCHAR(191) CHARACTER SET utf8mb4 COLLATE settle_exact PATH '$.destination' DEFAULT '' ON EMPTY,
+  JSON_TABLE(newest.readers, '$[*]' COLUMNS (destination VARCHAR(191) CHARACTER SET utf8mb4 COLLATE settle_exact PATH '$.destination',
     NESTED PATH '$.open[*]' COLUMNS (first_id BIGINT PATH '$[0]', last_id BIGINT PATH '$[1]'))) o
 WHERE o.first_id IS NOT NULL;
 

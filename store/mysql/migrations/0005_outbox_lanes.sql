@@ -49,15 +49,15 @@ SELECT lane, lane_index, lanes FROM t_outbox_lane WHERE generation = (SELECT max
 -- The cursors of each lane's newest checkpoint. It is read in place: as a
 -- column of a derived table its text would go through a table on the disk.
 CREATE OR REPLACE VIEW v_outbox_lane_reader AS
-SELECT l.lane_index, l.lanes, r.destination, r.`cursor`
+SELECT l.lane_index, l.lanes, coalesce(r.destination, '') AS destination, r.`cursor`
 FROM v_outbox_lane l JOIN t_outbox_checkpoint c ON c.seq = (SELECT n.seq FROM t_outbox_checkpoint n WHERE n.lane = l.lane ORDER BY n.epoch DESC, n.number DESC LIMIT 1),
-  JSON_TABLE(c.readers, '$[*]' COLUMNS (destination VARCHAR(191) CHARACTER SET utf8mb4 COLLATE settle_exact PATH '$.destination' DEFAULT '' ON EMPTY, `cursor` BIGINT PATH '$.cursor')) r;
+  JSON_TABLE(c.readers, '$[*]' COLUMNS (destination VARCHAR(191) CHARACTER SET utf8mb4 COLLATE settle_exact PATH '$.destination', `cursor` BIGINT PATH '$.cursor')) r;
 
 -- What a lane has come to and not done yet.
 CREATE OR REPLACE VIEW v_outbox_lane_open AS
-SELECT l.lane_index, o.destination, o.first_id, o.last_id
+SELECT l.lane_index, coalesce(o.destination, '') AS destination, o.first_id, o.last_id
 FROM v_outbox_lane l JOIN t_outbox_checkpoint c ON c.seq = (SELECT n.seq FROM t_outbox_checkpoint n WHERE n.lane = l.lane ORDER BY n.epoch DESC, n.number DESC LIMIT 1),
-  JSON_TABLE(c.readers, '$[*]' COLUMNS (destination VARCHAR(191) CHARACTER SET utf8mb4 COLLATE settle_exact PATH '$.destination' DEFAULT '' ON EMPTY,
+  JSON_TABLE(c.readers, '$[*]' COLUMNS (destination VARCHAR(191) CHARACTER SET utf8mb4 COLLATE settle_exact PATH '$.destination',
     NESTED PATH '$.open[*]' COLUMNS (first_id BIGINT PATH '$[0]', last_id BIGINT PATH '$[1]'))) o
 WHERE o.first_id IS NOT NULL;
 
@@ -139,15 +139,15 @@ LEFT JOIN t_dead_letter d ON d.consumer_group = '' AND d.event_id = e.event_id A
 LEFT JOIN v_outbox_reader m ON m.destination = ''
 LEFT JOIN v_outbox_reader o ON o.destination = e.topic AND o.destination <> '';
 CREATE OR REPLACE VIEW v_outbox_open AS
-SELECT o.destination, o.first_id, o.last_id
+SELECT coalesce(o.destination, '') AS destination, o.first_id, o.last_id
 FROM (SELECT readers FROM t_outbox_checkpoint WHERE lane = 0 ORDER BY epoch DESC, number DESC LIMIT 1) newest,
-  JSON_TABLE(newest.readers, '$[*]' COLUMNS (destination VARCHAR(191) CHARACTER SET utf8mb4 COLLATE settle_exact PATH '$.destination' DEFAULT '' ON EMPTY,
+  JSON_TABLE(newest.readers, '$[*]' COLUMNS (destination VARCHAR(191) CHARACTER SET utf8mb4 COLLATE settle_exact PATH '$.destination',
     NESTED PATH '$.open[*]' COLUMNS (first_id BIGINT PATH '$[0]', last_id BIGINT PATH '$[1]'))) o
 WHERE o.first_id IS NOT NULL;
 CREATE OR REPLACE VIEW v_outbox_reader AS
-SELECT r.destination, r.`cursor`
+SELECT coalesce(r.destination, '') AS destination, r.`cursor`
 FROM (SELECT readers FROM t_outbox_checkpoint WHERE lane = 0 ORDER BY epoch DESC, number DESC LIMIT 1) newest,
-  JSON_TABLE(newest.readers, '$[*]' COLUMNS (destination VARCHAR(191) CHARACTER SET utf8mb4 COLLATE settle_exact PATH '$.destination' DEFAULT '' ON EMPTY, `cursor` BIGINT PATH '$.cursor')) r;
+  JSON_TABLE(newest.readers, '$[*]' COLUMNS (destination VARCHAR(191) CHARACTER SET utf8mb4 COLLATE settle_exact PATH '$.destination', `cursor` BIGINT PATH '$.cursor')) r;
 DROP VIEW IF EXISTS v_outbox_lane_open;
 DROP VIEW IF EXISTS v_outbox_lane_reader;
 DROP VIEW IF EXISTS v_outbox_lane;
