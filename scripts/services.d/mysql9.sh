@@ -84,6 +84,8 @@ binlog_expire_logs_seconds = 86400
 server-id = $server_id
 max_connections = 300
 max_allowed_packet = 64M
+# The length of the history is told as it is, and not only after many rounds of cleaning.
+innodb_purge_rseg_truncate_frequency = 1
 CONF
   cat >"$dir/init.sql" <<SQL
 SET sql_log_bin = 0;

@@ -30,7 +30,7 @@ UNION SELECT (e.event_id) FROM t_outbox_event e WHERE e.trace_id = ?
 // resolveTrailLean is the same where the outbox has no indexes to search by.
 const resolveTrailLean = `SELECT event_id FROM (
 SELECT (e.event_id) AS event_id FROM t_outbox_event e WHERE e.event_id = ?
-UNION SELECT p.event_id FROM (SELECT DISTINCT destination FROM t_outbox_parked) d STRAIGHT_JOIN t_outbox_parked p ON p.destination = d.destination AND p.aggregate_id = ?
+UNION SELECT p.event_id FROM (SELECT DISTINCT destination FROM t_outbox_parked) d STRAIGHT_JOIN t_outbox_parked p FORCE INDEX (i_outbox_parked_key) ON p.destination = d.destination AND p.aggregate_id = ?
 ` + resolveElsewhere
 
 const resolveElsewhere = `UNION SELECT event_id FROM t_message_consume_log WHERE aggregate_id = ?
