@@ -7,13 +7,14 @@ CREATE TABLE IF NOT EXISTS t_order (
   customer_id  VARCHAR(191) NOT NULL,
   amount_cents BIGINT  NOT NULL CHECK (amount_cents >= 0),
   status       VARCHAR(191) NOT NULL CHECK (status IN ('CREATED', 'RESERVED', 'APPROVED', 'CONFIRMED', 'PAID', 'COMPLETED', 'CANCELLED')),
-  reason       VARCHAR(2000) NOT NULL DEFAULT '', CHECK (reason = '' OR status = 'CANCELLED'),  -- why it was cancelled
+  reason       VARCHAR(2000) NOT NULL DEFAULT '',  -- why it was cancelled
   pay          VARCHAR(191) NOT NULL CHECK (pay IN ('now', 'later')),  -- now once its customer wants to pay
   pay_by       BIGINT  NOT NULL,         -- when it is cancelled if it is not paid
   version      BIGINT  NOT NULL,         -- counts its events
   trace_id     VARCHAR(191) NOT NULL,
   created_at   BIGINT  NOT NULL,
   updated_at   BIGINT  NOT NULL,
+  CHECK (reason = '' OR status = 'CANCELLED'),
   -- What is asked again and again: which orders are on their way. There are no indexes of some rows here.
   INDEX i_order_open (status, created_at)
 );

@@ -5,6 +5,7 @@ CREATE TABLE IF NOT EXISTS t_payment (
   state        VARCHAR(191) NOT NULL CHECK (state IN ('OPEN', 'ASKED', 'DUE', 'CAPTURED', 'DECLINED', 'VOIDED', 'REFUNDED', 'BARRED')),
   version      BIGINT  NOT NULL,  -- counts its events
   amount_cents BIGINT  NOT NULL DEFAULT 0 CHECK (amount_cents >= 0),
-  declined     VARCHAR(2000) NOT NULL DEFAULT '', CHECK (declined = '' OR state = 'DECLINED'),  -- why the provider refused
-  updated_at   BIGINT  NOT NULL
+  declined     VARCHAR(2000) NOT NULL DEFAULT '',  -- why the provider refused
+  updated_at   BIGINT  NOT NULL,
+  CHECK (declined = '' OR state = 'DECLINED')
 );

@@ -6,13 +6,14 @@ CREATE TABLE IF NOT EXISTS t_order (
   customer_id  TEXT    NOT NULL,
   amount_cents BIGINT  NOT NULL CHECK (amount_cents >= 0),
   status       TEXT    NOT NULL CHECK (status IN ('CREATED', 'RESERVED', 'APPROVED', 'CONFIRMED', 'PAID', 'COMPLETED', 'CANCELLED')),
-  reason       TEXT    NOT NULL DEFAULT '' CHECK (reason = '' OR status = 'CANCELLED'),  -- why it was cancelled
+  reason       TEXT    NOT NULL DEFAULT '',  -- why it was cancelled
   pay          TEXT    NOT NULL CHECK (pay IN ('now', 'later')),  -- now once its customer wants to pay
   pay_by       BIGINT  NOT NULL,         -- when it is cancelled if it is not paid
   version      BIGINT  NOT NULL,         -- counts its events
   trace_id     TEXT    NOT NULL,
   created_at   BIGINT  NOT NULL,
-  updated_at   BIGINT  NOT NULL
+  updated_at   BIGINT  NOT NULL,
+  CHECK (reason = '' OR status = 'CANCELLED')
 );
 -- What is asked again and again: which orders are on their way, oldest first. IF NOT EXISTS would wait for all who write.
 DO $$ BEGIN

@@ -18,7 +18,8 @@ CREATE TABLE IF NOT EXISTS t_points_ledger (
   kind           TEXT    NOT NULL CHECK (kind IN ('GRANT', 'REVOKE')),
   customer_id    TEXT    NOT NULL,
   order_id       TEXT    NOT NULL,
-  points         INTEGER NOT NULL CHECK ((kind = 'GRANT' AND points >= 0) OR (kind = 'REVOKE' AND points <= 0)),
+  points         INTEGER NOT NULL,
   created_at     INTEGER NOT NULL,
+  CHECK ((kind = 'GRANT' AND points >= 0) OR (kind = 'REVOKE' AND points <= 0)),
   PRIMARY KEY (cause_event_id, kind)
 ) STRICT, WITHOUT ROWID;

@@ -6,13 +6,14 @@ CREATE TABLE IF NOT EXISTS t_order (
   customer_id  TEXT    NOT NULL,
   amount_cents INTEGER NOT NULL CHECK (amount_cents >= 0),
   status       TEXT    NOT NULL CHECK (status IN ('CREATED', 'RESERVED', 'APPROVED', 'CONFIRMED', 'PAID', 'COMPLETED', 'CANCELLED')),
-  reason       TEXT    NOT NULL DEFAULT '' CHECK (reason = '' OR status = 'CANCELLED'),  -- why it was cancelled
+  reason       TEXT    NOT NULL DEFAULT '',  -- why it was cancelled
   pay          TEXT    NOT NULL CHECK (pay IN ('now', 'later')),  -- now once its customer wants to pay
   pay_by       INTEGER NOT NULL,         -- when it is cancelled if it is not paid
   version      INTEGER NOT NULL,         -- counts its events
   trace_id     TEXT    NOT NULL,
   created_at   INTEGER NOT NULL,
-  updated_at   INTEGER NOT NULL
+  updated_at   INTEGER NOT NULL,
+  CHECK (reason = '' OR status = 'CANCELLED')
 ) STRICT, WITHOUT ROWID;
 -- What is asked again and again: which orders are on their way, oldest first.
 CREATE INDEX IF NOT EXISTS i_order_open ON t_order (created_at) WHERE status NOT IN ('COMPLETED', 'CANCELLED');
