@@ -12,7 +12,7 @@ import (
 	"github.com/settlemq/settle/server"
 )
 
-func TestRowsReachKafkaAndRabbitMQEachInOrder(t *testing.T) {
+func TestRowsReachKafkaAndRabbitMQEachOnceAndInOrder(t *testing.T) {
 	kafka, rabbit := services.URL(t, "SETTLE_TEST_KAFKA", "kafka"), services.URL(t, "SETTLE_TEST_RABBITMQ", "rabbitmq")
 	const rows, keys = 200, 5
 	topic := rabbitTopic(t, rabbit, "points")
@@ -33,7 +33,8 @@ func TestRowsReachKafkaAndRabbitMQEachInOrder(t *testing.T) {
 	}
 	s, log, stop := start(t, server.Config{Sources: map[string]server.SourceConfig{"order": {
 		DB: at, Broker: kafka, Topics: []string{topic}, Groups: []string{"points"}, BrokerDurability: server.DurabilityLax,
-		Relay:   server.RelayConfig{LeaseTTL: time.Second},
+		// A stall of the machine ends no lease and no call: what is in doubt goes again.
+		Relay:   server.RelayConfig{LeaseTTL: 2 * time.Minute, PublishTimeout: time.Minute},
 		Brokers: map[string]string{"rabbit": rabbit},
 		Routes:  []server.RouteConfig{{EventType: "Counted", To: []string{server.DefaultBroker, "rabbit"}}},
 	}}})
@@ -49,7 +50,7 @@ func TestRowsReachKafkaAndRabbitMQEachInOrder(t *testing.T) {
 }
 
 // wantCounted reads a topic as group points does, and checks that each event is
-// there and that first copies are in the order of their key.
+// there once and in the order of its key.
 func wantCounted(t *testing.T, at, topic string, rows int) {
 	t.Helper()
 	b, err := dial.Broker(t.Context(), at, dial.BrokerConfig{})
@@ -61,16 +62,11 @@ func wantCounted(t *testing.T, at, topic string, rows int) {
 	defer cancel()
 	got, ended := make(reader), make(chan error, 1)
 	go func() { ended <- b.Subscribe(ctx, settle.Subscription{Group: "points", Topics: []string{topic}}, got) }()
-	next, seen := map[string]string{}, map[string]bool{}
-	for n := 0; n < rows; n++ {
+	next := map[string]string{}
+	for n := range rows {
 		select {
 		case rec := <-got:
 			key := rec.Event.AggregateID
-			if seen[rec.Event.ID] { // a broker that was slow to answer has it twice
-				n--
-				continue
-			}
-			seen[rec.Event.ID] = true
 			if want := fmt.Sprintf(`{"n": %d}`, len(next[key])); string(rec.Event.Payload) != want {
 				t.Fatalf("of %s comes %s at %.8s…, want %s", key, rec.Event.Payload, at, want)
 			}

@@ -74,6 +74,19 @@ type handle struct {
 	Topic string `json:"topic"`
 	State int64  `json:"state"`
 	Log   int64  `json:"log"`
+	// Transaction is whose message it is, and Sent when it was, by this process's
+	// clock in ms. A question of the broker's needs neither.
+	Transaction string `json:"transaction,omitempty"`
+	Sent        int64  `json:"sent,omitempty"`
+}
+
+// fresh is for how long after it was sent a half message is taken to stand where the
+// broker has put it: one that has lost its disk is not back so soon.
+const fresh = 5 * time.Second
+
+func (a handle) fresh(now time.Time) bool {
+	age := now.Sub(time.UnixMilli(a.Sent))
+	return age >= 0 && age < fresh
 }
 
 func (a handle) text() txmsg.Handle {
@@ -121,7 +134,7 @@ func (h *Halves) Half(ctx context.Context, half txmsg.Half) (txmsg.Handle, error
 	if err != nil {
 		return "", &settle.PublishError{Scope: settle.ScopeBroker, Err: err}
 	}
-	return handle{Broker: q.broker, Group: h.group, Topic: topic, State: at.State, Log: at.Log}.text(), nil
+	return handle{Broker: q.broker, Group: h.group, Topic: topic, State: at.State, Log: at.Log, Transaction: half.ID, Sent: time.Now().UnixMilli()}.text(), nil
 }
 
 // End implements txmsg.Broker.
@@ -153,6 +166,11 @@ func (h *Halves) end(ctx context.Context, to txmsg.Handle, v txmsg.Verdict, aske
 	if err != nil {
 		return &settle.PublishError{Scope: settle.ScopeBroker, Err: fmt.Errorf("not sent: %w", err)}
 	}
+	if at.Transaction != "" && !at.fresh(time.Now()) {
+		if err := h.isThere(ctx, addr, at); err != nil {
+			return err
+		}
+	}
 	how := remoting.EndRollback
 	if v == txmsg.Commit {
 		how = remoting.EndCommit
@@ -166,6 +184,20 @@ func (h *Halves) end(ctx context.Context, to txmsg.Handle, v txmsg.Verdict, aske
 	}
 	if err != nil {
 		return classify(err)
+	}
+	return nil
+}
+
+// isThere returns ErrGone where another message stands in the place of the one meant.
+// The broker compares groups and places only, and gives places anew when it has lost
+// its disk: it would end the other one. What can't be seen is left to its answer.
+func (h *Halves) isThere(ctx context.Context, addr string, at handle) error {
+	m, err := h.wire.MessageAt(ctx, addr, at.Topic, at.Log)
+	if err != nil {
+		return nil
+	}
+	if of := decodeProperties(m.Properties)[propertyTransaction]; of != at.Transaction {
+		return fmt.Errorf("%w: another message stands in its place", txmsg.ErrGone)
 	}
 	return nil
 }

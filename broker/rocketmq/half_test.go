@@ -3,6 +3,7 @@ package rocketmq_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -29,6 +30,45 @@ func halfHarness(t testing.TB, r *rig) txmsgtest.Harness {
 	group := "half-" + settle.NewID()
 	again := func(t testing.TB) txmsg.Broker { return r.halves(t, group) }
 	return txmsgtest.Harness{Broker: again(t), Again: again, Topic: r.topic, Log: r.events, TooLarge: 3 << 20, Patience: patience}
+}
+
+// A broker that has lost its disk gives places anew: what one record says was sent
+// there may be another message by now.
+func TestAnEndIsNotToldToAnotherMessageThatStandsInThePlace(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, serverForTest(t))
+	h := r.halves(t, "half-"+settle.NewID())
+	e := &settle.Event{ID: settle.NewID(), Type: "order.created", AggregateID: "o-1", Topic: r.topic, Payload: []byte("{}")}
+	sent, err := h.Half(t.Context(), txmsg.Half{ID: "own", Message: settle.Message{ID: e.ID, Event: e}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(transaction string) txmsg.Handle {
+		var fields map[string]any
+		if err := json.Unmarshal([]byte(sent), &fields); err != nil {
+			t.Fatal(err)
+		}
+		if fields["transaction"] != "own" {
+			t.Fatalf("the handle is %s", sent)
+		}
+		fields["transaction"], fields["sent"] = transaction, 1
+		text, err := json.Marshal(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return txmsg.Handle(text)
+	}
+	for _, v := range []txmsg.Verdict{txmsg.Commit, txmsg.Rollback} {
+		if err := h.End(t.Context(), of("lost"), v); !errors.Is(err, txmsg.ErrGone) {
+			t.Errorf("the end of one that is lost is told: %v", err)
+		}
+	}
+	if err := h.End(t.Context(), of("own"), txmsg.Commit); err != nil {
+		t.Fatal(err)
+	}
+	if all := r.events(t); len(all) != 1 || all[0].ID != e.ID {
+		t.Errorf("consumers have %d events", len(all))
+	}
 }
 
 // halves opens a producer of half messages.

@@ -68,8 +68,14 @@ func (p letterPlace) read(ctx context.Context, offers chan<- offer) (came bool, 
 		if err != nil {
 			return came, err
 		}
-		if found.Moved {
+		switch next := max(found.First, found.Next); {
+		case found.Moved:
 			from = p.moved(from, found)
+		case len(found.Messages) == 0 && next > from && next <= found.End:
+			found.First = next
+			from = p.moved(from, found)
+		case len(found.Messages) == 0 && from < found.End && !pause(ctx, firstWait):
+			return came, ctx.Err() // what is stored can be read a moment later
 		}
 		for _, batch := range p.batches(found.Messages) {
 			if err := p.pass(ctx, offers, batch); err != nil {

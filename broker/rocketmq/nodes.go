@@ -10,8 +10,12 @@ import (
 	"github.com/settlemq/settle/broker/rocketmq/remoting"
 )
 
-// probeEvery is how often a master that is away is asked whether it is back.
-const probeEvery = 100 * time.Millisecond
+// probeEvery is how often a master that is away is asked whether it is back; one that
+// the name servers do not know is looked for up to seekEvery apart.
+const (
+	probeEvery = 100 * time.Millisecond
+	seekEvery  = 2 * time.Second
+)
 
 // errNoMaster is why a broker is away that name servers do not know any more.
 var errNoMaster = errors.New("the name servers know no master of it")
@@ -54,12 +58,14 @@ func (n *nodes) lost(ctx context.Context, broker string, err error) {
 
 func (n *nodes) probe(broker string, a *absence) {
 	began := time.Now()
-	for pause(n.b.life, probeEvery) {
+	for wait := probeEvery; pause(n.b.life, wait); {
 		addr := n.b.routes.masters()[broker]
 		if addr == "" {
 			n.b.routes.doubt()
+			wait = min(2*wait, seekEvery)
 			continue
 		}
+		wait = probeEvery
 		ctx, cancel := context.WithTimeout(n.b.life, n.b.cfg.Timeout)
 		err := n.b.wire.Heartbeat(ctx, addr, n.b.cfg.Name)
 		cancel()

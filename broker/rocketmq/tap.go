@@ -148,6 +148,11 @@ func (t *Tap) read(ctx context.Context, topic string, s stretch, visit func(sett
 		if found.Moved && found.End < s.from {
 			return fmt.Errorf("read queue %s of topic %q: it ends at %d now and ended at %d", s.queue, topic, found.End, s.to)
 		}
+		if next := max(found.First, found.Next); len(found.Messages) == 0 && next > s.from && next <= found.End {
+			s.from = next // what was there is gone
+		} else if len(found.Messages) == 0 && !pause(ctx, firstWait) {
+			return ctx.Err()
+		}
 		for _, m := range found.Messages {
 			if m.Offset < s.from || m.Offset >= s.to {
 				continue

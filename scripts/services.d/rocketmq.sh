@@ -51,9 +51,15 @@ service_up() {
   service_start
 }
 
-# The name server first: a broker is ready when it is known there.
+# The name server first: a broker is ready when it is known there. Whatever it is told, a broker takes nothing when its disk
+# is 90 % full.
 service_start() {
-  local n
+  local n full
+  full=$(df --output=pcent "$state" | tail -n 1 | tr -dc 0-9)
+  if [ "$full" -ge 90 ]; then
+    say "the disk of $state is $full % full, and RocketMQ takes nothing from 90 % on: make room, or set SETTLE_SERVICES_DIR to a folder on another"
+    exit 3
+  fi
   for n in $nodes; do
     if [ -z "$(node_pid "$n")" ]; then begin "$n"; fi
     answers "$n"
@@ -84,7 +90,6 @@ begin() {
   # shellcheck disable=SC2086
   (ROCKETMQ_HOME=$at exec setsid java $jvm $heap -Djava.net.preferIPv4Stack=true --add-exports=java.base/sun.nio.ch=ALL-UNNAMED \
     -Duser.home="$at" -Drocketmq.home.dir="$at" -Drmq.logback.configurationFile="rmq.$logback.logback.xml" \
-    -Drocketmq.broker.diskSpaceWarningLevelRatio=0.98 -Drocketmq.broker.diskSpaceCleanForciblyRatio=0.97 \
     -cp "$(jars)/*" $class -c "$at/settle.conf" >>"$at/log" 2>&1 </dev/null) &
   echo $! >"$at/pid"
   # Until it is Java it is no node: on a busy machine that would be taken for one that has ended.

@@ -103,8 +103,11 @@ func (c Command) HalfCheck() (check HalfCheck, is bool, err error) {
 		return check, true, fmt.Errorf("read a check of a half message: %w", err)
 	}
 	all, err := decodeMessages(c.Body)
-	if err != nil || len(all) != 1 {
-		return check, true, fmt.Errorf("read a check of a half message: it has %d messages: %w", len(all), err)
+	if err != nil {
+		return check, true, fmt.Errorf("read a check of a half message: %w", err)
+	}
+	if len(all) != 1 {
+		return check, true, fmt.Errorf("read a check of a half message: it has %d messages", len(all))
 	}
 	return HalfCheck{At: HalfPlace{State: state, Log: log}, Message: all[0]}, true, nil
 }

@@ -70,8 +70,14 @@ func (r *reader) int16() int   { return int(int16(binary.BigEndian.Uint16(r.take
 func (r *reader) int32() int   { return int(int32(binary.BigEndian.Uint32(r.take(4)))) }
 func (r *reader) int64() int64 { return int64(binary.BigEndian.Uint64(r.take(8))) }
 
-// decodeMessages reads messages that stand behind one another.
+// maxUnpacked bounds what the bodies of one answer may take in memory: packed, many
+// more fit into a frame. What is left out is asked for again.
+const maxUnpacked = 4 * maxBody
+
+// decodeMessages reads messages that stand behind one another, the first and as many
+// more as maxUnpacked lets in.
 func decodeMessages(data []byte) (all []Message, err error) {
+	unpacked := 0
 	for len(data) > 0 {
 		if len(data) < 4 {
 			return nil, errCut
@@ -83,6 +89,9 @@ func decodeMessages(data []byte) (all []Message, err error) {
 		m, err := decodeMessage(data[4:size])
 		if err != nil {
 			return nil, err
+		}
+		if unpacked += len(m.Body); unpacked > maxUnpacked && len(all) > 0 {
+			return all, nil
 		}
 		all = append(all, m)
 		data = data[size:]

@@ -86,6 +86,19 @@ func TestMessagesAreReadAsTheyAreKeptAlsoCompressedOnes(t *testing.T) {
 	}
 }
 
+func TestPackedMessagesOfOneAnswerAreBoundedInMemory(t *testing.T) {
+	large := stored(Message{Topic: "t"}, sysCompressed, packed(t, make([]byte, maxBody)))
+	for given, want := range map[int]int{1: 1, 4: 4, 5: 4, 9: 4} {
+		if all, err := decodeMessages(bytes.Repeat(large, given)); err != nil || len(all) != want {
+			t.Errorf("of %d messages %d are read, %v; want %d", given, len(all), err, want)
+		}
+	}
+	// One that is larger than all may take would never be read.
+	if all, err := decodeMessages(bytes.Repeat(stored(Message{Topic: "t"}, 0, make([]byte, maxUnpacked+1)), 2)); err != nil || len(all) != 1 {
+		t.Errorf("%d messages are read, %v", len(all), err)
+	}
+}
+
 // What comes from a server may be anything.
 func TestMessagesThatAreCutOrNonsenseAreAnErrorAndNoMore(t *testing.T) {
 	whole := stored(Message{Topic: "orders", Properties: "a\x01b\x02"}, 0, []byte("body"))
